@@ -1,0 +1,2 @@
+//! Measures an OpenAI-compatible server with sessions of questions.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Documents to text, the prompt's layout, sessions of questions.

@@ -1,0 +1,1 @@
+//! One call's way through the caches to a backend.

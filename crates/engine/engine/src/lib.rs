@@ -1,0 +1,1 @@
+//! Continuous batching, chunked prefill and sampling over the paged KV cache.

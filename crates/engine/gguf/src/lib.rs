@@ -1,0 +1,1 @@
+//! Reads GGUF through a memory map, hostile input included.

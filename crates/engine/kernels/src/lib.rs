@@ -1,0 +1,1 @@
+//! Quantised matmul, paged attention, norms and RoPE: the only SIMD.

@@ -1,0 +1,1 @@
+//! The logical prefix cache: block hashes, pool, index, eviction, expiry.

@@ -1,0 +1,1 @@
+//! One configurable decoder over a paged KV cache.

@@ -1,0 +1,1 @@
+//! Names of models, and the pull that brings and checks their files.

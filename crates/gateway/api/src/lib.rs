@@ -1,0 +1,1 @@
+//! Wire formats of the served APIs, their validation and errors, and the internal call.

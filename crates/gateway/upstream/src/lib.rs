@@ -1,0 +1,1 @@
+//! The trait Backend, and the embedded engine behind it.
