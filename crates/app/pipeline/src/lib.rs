@@ -1,1 +1,18 @@
-//! One call's way through the caches to a backend.
+//! One call's way through the caches to a backend: the same for the server and the command line.
+//!
+//! [`Pipeline::start`] takes a [`Call`](tapri_api::Call) and gives back a [`Running`] one as soon as it is known
+//! what was reused: early enough for an HTTP status and a `Cache-Status` header, and for an error with its own
+//! status. The rest comes as [`CallEvent`](tapri_api::CallEvent)s. A command line without async code uses
+//! [`BlockingPipeline`], whose [`BlockingCall`] is an iterator.
+//!
+//! Map: [`pipeline`] the way; [`running`] a call on it; [`blocking`] the same without async code.
+
+pub mod blocking;
+pub mod pipeline;
+pub mod running;
+
+pub use blocking::{BlockingCall, BlockingPipeline};
+pub use pipeline::Pipeline;
+pub use running::Running;
+pub use tapri_api as api;
+pub use tapri_upstream::{Backend, BackendStats, ModelCard};

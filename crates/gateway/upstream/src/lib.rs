@@ -1,1 +1,14 @@
-//! The trait Backend, and the embedded engine behind it.
+//! Who answers a call: the trait [`Backend`], and the embedded engine behind it.
+//!
+//! A backend turns a [`Call`](tapri_api::Call) into a stream of [`CallEvent`](tapri_api::CallEvent)s. Nothing
+//! above this crate knows whether the model runs in this process or elsewhere.
+//!
+//! Map: [`backend`] the trait; [`stream`] the events of one call; [`stats`] counters.
+
+pub mod backend;
+pub mod stats;
+pub mod stream;
+
+pub use backend::{Answer, Backend, ModelCard};
+pub use stats::BackendStats;
+pub use stream::{CallStream, EventSource};

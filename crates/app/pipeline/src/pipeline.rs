@@ -1,0 +1,108 @@
+//! The way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapri_api::{ApiError, Call, CallEvent, ErrorKind, Prompt};
+use tapri_upstream::{Backend, BackendStats, ModelCard};
+
+use crate::running::Running;
+
+/// The way of every call. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Pipeline {
+    backend: Arc<dyn Backend>,
+}
+
+impl Pipeline {
+    /// A way that leads to one backend.
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Pipeline { backend }
+    }
+
+    /// The models that can be asked for.
+    pub fn models(&self) -> Vec<&ModelCard> {
+        vec![self.backend.model()]
+    }
+
+    /// The model that a request's `model` field means; without one, the one that is served.
+    pub fn model(&self, name: Option<&str>) -> Result<&ModelCard, ApiError> {
+        let card = self.backend.model();
+        match name {
+            None => Ok(card),
+            Some(name) if card.answers_to(name) => Ok(card),
+            Some(name) => Err(ApiError::new(
+                ErrorKind::NotFound,
+                format!("The model `{name}` is not served here"),
+            )
+            .at("model")
+            .code("model_not_found")
+            .hint(format!("Ask for `{}`, or leave `model` out", card.id))),
+        }
+    }
+
+    /// Starts a call, and comes back when it is admitted and what it reuses is known. A call that waits for its
+    /// turn, or for a prefix that another call is computing, is not admitted yet.
+    ///
+    /// Dropping the future or the [`Running`] call cancels it.
+    pub async fn start(&self, call: Call) -> Result<Running, ApiError> {
+        self.model(call.model.as_deref())?;
+        let directives = call.cache;
+        let mut events = self.backend.start(call).await?;
+        let admission = match events.next().await {
+            Some(CallEvent::Admitted(admission)) => admission,
+            Some(CallEvent::Failed(error)) => return Err(error),
+            _ => {
+                return Err(ApiError::new(
+                    ErrorKind::Internal,
+                    "The backend began a call without admitting it",
+                ));
+            }
+        };
+        if directives.only_if_cached && !admission.reuse.stop.is_whole() {
+            return Err(not_cached(&admission.reuse));
+        }
+        Ok(Running::new(admission, events))
+    }
+
+    /// The token ids a prompt becomes, exactly those that [`Pipeline::start`] would have the model read.
+    pub async fn tokenize(&self, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
+        self.backend.tokenize(prompt).await
+    }
+
+    /// The token ids of a piece of text on its own: nothing is added, and nothing in it is special.
+    pub async fn tokenize_piece(&self, text: String) -> Result<Vec<u32>, ApiError> {
+        self.backend.tokenize_piece(text).await
+    }
+
+    /// The text of token ids.
+    pub async fn detokenize(&self, ids: Vec<u32>) -> Result<String, ApiError> {
+        self.backend.detokenize(ids).await
+    }
+
+    /// The backend's counters, where it has any.
+    pub fn stats(&self) -> Option<BackendStats> {
+        self.backend.stats()
+    }
+
+    /// Ends the backend; see [`Backend::shutdown`]. Blocks.
+    pub fn shutdown(&self, limit: Duration) {
+        self.backend.shutdown(limit);
+    }
+}
+
+/// `only-if-cached` can be met by the prefix cache where it holds everything it could: what is left to compute
+/// is then the answer, the last token, and less than a block. (RFC 9111: otherwise a 504.)
+fn not_cached(reuse: &tapri_api::Reuse) -> ApiError {
+    ApiError::new(
+        ErrorKind::NotCached,
+        format!(
+            "{} of {} prompt tokens are cached ({})",
+            reuse.cached,
+            reuse.prompt,
+            reuse.stop.for_client()
+        ),
+    )
+    .code("not_cached")
+    .hint("Send the call without `Cache-Control: only-if-cached` to have the rest computed")
+}

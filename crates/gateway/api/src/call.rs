@@ -1,0 +1,312 @@
+//! One request, whichever API and whichever door it came through.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One call: a prompt, how to go on from it, and what the caches may do with it.
+///
+/// Built by a wire format of this crate, or by hand through [`Call::chat`], [`Call::text`] and
+/// [`Call::tokens`], whose defaults are OpenAI's (temperature 1, every token possible, no limit but the context).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Its name in answers, logs and the ledger.
+    pub id: CallId,
+    /// The model's name as asked for; `None` takes the one that is served.
+    pub model: Option<String>,
+    /// What the model reads.
+    pub prompt: Prompt,
+    /// The most tokens of the answer; `None` lets it run to the end of the context, 0 computes the prompt alone.
+    pub max_tokens: Option<usize>,
+    /// How each token is chosen.
+    pub sampling: Sampling,
+    /// What ends the answer.
+    pub stop: Stop,
+    /// With `Some(n)`: the logprob of each token and of its n likeliest rivals (at most [`MAX_TOP_LOGPROBS`]).
+    pub logprobs: Option<u32>,
+    /// What the request said to the caches.
+    pub cache: CacheDirectives,
+    /// The client's own partition of its tenant's cache.
+    pub salt: Option<CacheSalt>,
+    /// Whose call it is, as far as caches are concerned.
+    pub scope: TenantScope,
+}
+
+/// The most rivals a logprob may be asked for, as in OpenAI's API.
+pub const MAX_TOP_LOGPROBS: u32 = 20;
+
+impl Call {
+    /// A conversation.
+    pub fn chat(messages: Vec<Message>) -> Self {
+        Call::new(Prompt::Chat(messages))
+    }
+
+    /// Plain text to go on from.
+    pub fn text(text: impl Into<String>) -> Self {
+        Call::new(Prompt::Text(text.into()))
+    }
+
+    /// Token ids to go on from.
+    pub fn tokens(ids: Vec<u32>) -> Self {
+        Call::new(Prompt::Tokens(ids))
+    }
+
+    /// A call with a new id and the defaults.
+    pub fn new(prompt: Prompt) -> Self {
+        Call {
+            id: CallId::random(),
+            model: None,
+            prompt,
+            max_tokens: None,
+            sampling: Sampling::default(),
+            stop: Stop::default(),
+            logprobs: None,
+            cache: CacheDirectives::default(),
+            salt: None,
+            scope: TenantScope::default(),
+        }
+    }
+}
+
+/// A call's name: 128 random bits, written as 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallId(pub u128);
+
+impl CallId {
+    /// A new one.
+    pub fn random() -> Self {
+        CallId(uuid::Uuid::new_v4().as_u128())
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// What the model reads.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prompt {
+    /// A conversation, to be laid out by the model's chat template.
+    Chat(Vec<Message>),
+    /// Text, taken literally: the strings of special tokens in it are text. The tokenizer adds its
+    /// beginning-of-text token where the model wants one.
+    Text(String),
+    /// Token ids, taken as they are: nothing is added.
+    Tokens(Vec<u32>),
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The instructions. OpenAI's newer name `developer` means the same.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The name that chat templates and both APIs use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        }
+    }
+}
+
+/// One turn of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in one part or several. Templates read one string, so parts are joined by a newline
+    /// (as vLLM and llama-server do); see [`Message::text`].
+    pub parts: Vec<Part>,
+    /// The speaker's name among several of one role.
+    pub name: Option<String>,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// Text.
+    Text(String),
+}
+
+impl Message {
+    /// A message of one text.
+    pub fn new(role: Role, text: impl Into<String>) -> Self {
+        Message { role, parts: vec![Part::Text(text.into())], name: None }
+    }
+
+    /// Instructions.
+    pub fn system(text: impl Into<String>) -> Self {
+        Message::new(Role::System, text)
+    }
+
+    /// The person's turn.
+    pub fn user(text: impl Into<String>) -> Self {
+        Message::new(Role::User, text)
+    }
+
+    /// The model's turn.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Message::new(Role::Assistant, text)
+    }
+
+    /// All its text, parts joined by a newline.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (i, Part::Text(part)) in self.parts.iter().enumerate() {
+            if i > 0 {
+                text.push('\n');
+            }
+            text.push_str(part);
+        }
+        text
+    }
+}
+
+/// How the next token is chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// 0 is greedy; otherwise the logits are divided by it. In [0, 2].
+    pub temperature: f32,
+    /// Keep the k likeliest tokens; `None` keeps all.
+    pub top_k: Option<u32>,
+    /// Keep the likeliest tokens that together reach this probability, in (0, 1].
+    pub top_p: f32,
+    /// Keep the tokens at least this fraction as likely as the likeliest, in [0, 1].
+    pub min_p: f32,
+    /// The same seed gives the same answer on the same build and machine.
+    pub seed: Option<u64>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling { temperature: 1.0, top_k: None, top_p: 1.0, min_p: 0.0, seed: None }
+    }
+}
+
+impl Sampling {
+    /// The likeliest token, always.
+    pub fn greedy() -> Self {
+        Sampling { temperature: 0.0, ..Sampling::default() }
+    }
+}
+
+/// What ends an answer before its token limit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stop {
+    /// The answer ends before the first of these.
+    pub strings: Vec<String>,
+    /// The answer ends before the first of these token ids.
+    pub token_ids: Vec<u32>,
+    /// Go on past the model's own end tokens.
+    pub ignore_eos: bool,
+}
+
+/// The request's `Cache-Control`, as far as it concerns us (RFC 9111, section 5.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheDirectives {
+    /// `no-cache`: use nothing that is stored.
+    pub no_cache: bool,
+    /// `no-store`: leave nothing behind.
+    pub no_store: bool,
+    /// `only-if-cached`: an error rather than a computation.
+    pub only_if_cached: bool,
+    /// `max-age=N`: nothing that was stored longer ago. It limits stored answers; K and V are a pure function
+    /// of the prompt and don't age, so for the prefix cache only 0 matters, which means `no-cache`.
+    pub max_age: Option<Duration>,
+}
+
+impl CacheDirectives {
+    /// Reads the value of a `Cache-Control` header. Directives that don't concern us, unknown ones and broken
+    /// arguments are skipped, as RFC 9111 asks of a cache.
+    pub fn parse(value: &str) -> Self {
+        let mut directives = CacheDirectives::default();
+        for directive in value.split(',') {
+            let (name, argument) = match directive.split_once('=') {
+                Some((name, argument)) => (name.trim(), Some(argument.trim().trim_matches('"'))),
+                None => (directive.trim(), None),
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "no-cache" => directives.no_cache = true,
+                "no-store" => directives.no_store = true,
+                "only-if-cached" => directives.only_if_cached = true,
+                "max-age" => {
+                    if let Some(seconds) = argument.and_then(|a| a.parse().ok()) {
+                        directives.max_age = Some(Duration::from_secs(seconds));
+                    }
+                }
+                _ => {}
+            }
+        }
+        directives
+    }
+
+    /// Joins the directives of a second header line: the stricter of each.
+    pub fn and(self, other: CacheDirectives) -> Self {
+        CacheDirectives {
+            no_cache: self.no_cache || other.no_cache,
+            no_store: self.no_store || other.no_store,
+            only_if_cached: self.only_if_cached || other.only_if_cached,
+            max_age: match (self.max_age, other.max_age) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+        }
+    }
+
+    /// Whether the prefix cache may be read.
+    pub fn may_read(self) -> bool {
+        !self.no_cache && self.max_age != Some(Duration::ZERO)
+    }
+
+    /// Whether anything may be left behind.
+    pub fn may_store(self) -> bool {
+        !self.no_store
+    }
+}
+
+/// A client's own salt: calls share cached blocks only if their salts are equal. Narrows within the tenant's
+/// scope, never widens it. Not empty, at most [`CacheSalt::MAX_CHARS`] characters.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CacheSalt(String);
+
+/// Why a string is no salt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a salt has 1 to {} characters, this one has {chars}", CacheSalt::MAX_CHARS)]
+pub struct SaltError {
+    /// Its length in characters.
+    pub chars: usize,
+}
+
+impl CacheSalt {
+    /// The longest salt that is taken.
+    pub const MAX_CHARS: usize = 128;
+
+    /// Checks the length.
+    pub fn new(salt: impl Into<String>) -> Result<Self, SaltError> {
+        let salt = salt.into();
+        let chars = salt.chars().count();
+        if chars == 0 || chars > CacheSalt::MAX_CHARS {
+            return Err(SaltError { chars });
+        }
+        Ok(CacheSalt(salt))
+    }
+
+    /// The salt itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The cache partition of a tenant, derived by the gateway. Without configured keys there is one tenant, the default.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct TenantScope(pub Vec<u8>);

@@ -1,0 +1,84 @@
+//! What the prefix cache had for a call, and why it had no more.
+
+use std::fmt;
+
+/// What the prefix cache had for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reuse {
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Of those, found in the cache.
+    pub cached: usize,
+    /// Of those, being computed by another call that this one waited for; not part of `cached`.
+    pub joined: usize,
+    /// Why reuse ended where it did.
+    pub stop: ReuseStop,
+}
+
+/// Why the reuse of a prefix ended where it did: one closed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReuseStop {
+    /// Every full block of the prompt was there.
+    Complete,
+    /// Everything was there, but the last token is always computed, since its scores are needed.
+    LastToken,
+    /// The prompt has no full block before its last token.
+    BelowOneBlock,
+    /// An earlier prompt was the same up to this token.
+    Difference {
+        /// The first token that differs, counted from 0.
+        token: usize,
+    },
+    /// No earlier prompt went on like this.
+    NeverSeen,
+    /// It was there and made room for others.
+    Evicted,
+    /// It was there and its time was up.
+    Expired,
+    /// The blocks that a sliding window needs were gone.
+    WindowGone,
+    /// Another call was computing the next block.
+    BeingWritten,
+    /// The call or the configuration said not to look.
+    Bypassed,
+    /// It can't be told any more.
+    Unknown,
+    /// Another scope has it. For the operator's eyes alone: see [`ReuseStop::for_client`].
+    OtherScope,
+}
+
+impl ReuseStop {
+    /// What a client may know: that another scope holds a block would tell it what others asked.
+    pub fn for_client(self) -> Self {
+        match self {
+            ReuseStop::OtherScope => ReuseStop::NeverSeen,
+            other => other,
+        }
+    }
+
+    /// Whether everything that can be reused was.
+    pub fn is_whole(self) -> bool {
+        matches!(self, ReuseStop::Complete | ReuseStop::LastToken)
+    }
+}
+
+impl fmt::Display for ReuseStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReuseStop::Complete => "complete",
+            ReuseStop::LastToken => "last token",
+            ReuseStop::BelowOneBlock => "below one block",
+            ReuseStop::Difference { token } => {
+                return write!(f, "first difference at token {token}");
+            }
+            ReuseStop::NeverSeen => "never seen",
+            ReuseStop::Evicted => "evicted",
+            ReuseStop::Expired => "expired",
+            ReuseStop::WindowGone => "window gone",
+            ReuseStop::BeingWritten => "being written",
+            ReuseStop::Bypassed => "bypassed",
+            ReuseStop::Unknown => "unknown",
+            ReuseStop::OtherScope => "other scope",
+        })
+    }
+}

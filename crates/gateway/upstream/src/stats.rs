@@ -1,0 +1,40 @@
+//! Counters and gauges of a backend, as one snapshot.
+
+/// What a backend has done and holds. Counters only grow; gauges say what is true now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BackendStats {
+    /// Counter: prompt tokens looked up in the prefix cache, once a call.
+    pub prefix_queries: u64,
+    /// Counter: prompt tokens found there.
+    pub prefix_hits: u64,
+    /// Counter: prompt tokens that one call computed and another waited for.
+    pub prefix_joined: u64,
+    /// Counter: calls preempted.
+    pub preemptions: u64,
+    /// Counter: prompt tokens, reused or computed.
+    pub prompt_tokens: u64,
+    /// Counter: answer tokens.
+    pub answer_tokens: u64,
+    /// Counter: KV blocks evicted to make room.
+    pub evicted_blocks: u64,
+    /// Counter: KV blocks dropped because their time was up.
+    pub expired_blocks: u64,
+    /// Counter: KV blocks dropped by a reset.
+    pub reset_blocks: u64,
+    /// Gauge: calls that run.
+    pub running: usize,
+    /// Gauge: calls that wait.
+    pub waiting: usize,
+    /// Gauge: KV blocks that running calls use.
+    pub blocks_used: usize,
+    /// Gauge: KV blocks kept for reuse, in no call's use.
+    pub blocks_cached: usize,
+    /// Gauge: KV blocks in the pool.
+    pub blocks_total: usize,
+    /// Bytes of one KV block.
+    pub block_bytes: usize,
+    /// Prompt tokens looked up by the last 1,000 calls.
+    pub recent_queries: u64,
+    /// Of those, tokens found.
+    pub recent_hits: u64,
+}
