@@ -1,0 +1,44 @@
+//! Tables for people.
+
+use comfy_table::{Table, presets::ASCII_MARKDOWN};
+
+use crate::compare::{Comparison, Measure};
+use crate::session::SessionResult;
+
+/// One session.
+pub(crate) fn session(r: &SessionResult) -> String {
+    let cached = match r.cached_tokens {
+        Some(n) => format!("{n} of {} ({:.1} %)", r.prompt_tokens, 100.0 * n as f64 / r.prompt_tokens.max(1) as f64),
+        None => "the server does not say".to_owned(),
+    };
+    let mut table = Table::new();
+    table.load_preset(ASCII_MARKDOWN).set_header(["measured", "value"]);
+    table.add_row(["first TTFT", &format!("{:.3} s", r.first_ttft_seconds)]);
+    table.add_row(["later TTFT (median)", &format!("{:.3} s", r.later_ttft_seconds)]);
+    table.add_row(["decode (median)", &format!("{:.1} tokens/s", r.decode_tokens_per_second)]);
+    table.add_row(["whole session", &format!("{:.1} s", r.total_seconds)]);
+    table.add_row(["prompt tokens from the cache", &cached]);
+    table.to_string()
+}
+
+/// A comparison: each server's medians with their spread, then the ratios.
+pub(crate) fn comparison(c: &Comparison) -> String {
+    let mut table = Table::new();
+    let mut header = vec!["measured".to_owned()];
+    header.extend(c.servers.iter().map(|s| s.name.clone()));
+    header.extend(["best rival".to_owned(), "ratio".to_owned()]);
+    table.load_preset(ASCII_MARKDOWN).set_header(header);
+    for measure in Measure::ALL {
+        let mut row = vec![measure.label().to_owned()];
+        row.extend(c.servers.iter().map(|s| match s.spread(measure) {
+            Some(v) => format!("{:.3} ({:.3}-{:.3})", v.median, v.min, v.max),
+            None => "-".to_owned(),
+        }));
+        if let Some(r) = c.ratios.iter().find(|r| r.measure == measure) {
+            row.push(r.rival.clone());
+            row.push(format!("{:.3} ({:.3}-{:.3})", r.ratio.median, r.ratio.min, r.ratio.max));
+        }
+        table.add_row(row);
+    }
+    table.to_string()
+}
