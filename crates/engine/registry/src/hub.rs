@@ -54,7 +54,10 @@ impl Hub {
         }
         let repo = builder.build().map_err(failed)?.model(wanted.repo.clone());
         let path = repo
-            .download_with_progress(&wanted.file, Meter { name: &wanted.file, done: 0, total: 0, on: &mut *on })
+            .download_with_progress(
+                &wanted.file,
+                Meter { name: &wanted.file, done: 0, total: 0, on: &mut *on },
+            )
             .map_err(failed)?;
         on(PullEvent::Checking { name: &wanted.file });
         check(wanted, path)

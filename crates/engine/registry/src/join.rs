@@ -38,9 +38,9 @@ pub(crate) fn join(
                 break;
             }
             // A member that unpacks to more than the model's size must not fill the disk.
-            room = room
-                .checked_sub(n as u64)
-                .ok_or_else(|| unpack(ZipError::Io(io::Error::other("it holds more than the model"))))?;
+            room = room.checked_sub(n as u64).ok_or_else(|| {
+                unpack(ZipError::Io(io::Error::other("it holds more than the model")))
+            })?;
             hasher.update(&buffer[..n]);
             out.write_all(&buffer[..n]).map_err(PullError::io("write", target))?;
         }

@@ -27,7 +27,10 @@ pub(crate) struct Pip {
 
 impl Default for Pip {
     fn default() -> Self {
-        Pip { python: PathBuf::from(if cfg!(windows) { "python" } else { "python3" }), env: Vec::new() }
+        Pip {
+            python: PathBuf::from(if cfg!(windows) { "python" } else { "python3" }),
+            env: Vec::new(),
+        }
     }
 }
 
@@ -141,7 +144,8 @@ fn meaning(package: &str, complaints: &str, folder: &Path) -> PullError {
     if complaints.contains("No module named pip") {
         return PullError::PipMissing;
     }
-    if complaints.contains("No space left on device") || complaints.contains("Disk quota exceeded") {
+    if complaints.contains("No space left on device") || complaints.contains("Disk quota exceeded")
+    {
         return PullError::DiskFull { path: folder.to_owned() };
     }
     let package = package.to_owned();
@@ -157,9 +161,10 @@ fn meaning(package: &str, complaints: &str, folder: &Path) -> PullError {
 fn shortened(complaints: &str) -> String {
     let lines = || complaints.lines().map(str::trim).filter(|line| !line.is_empty());
     let warning = lines().find(|line| line.starts_with("WARNING:") && line.contains("connection"));
-    let mut kept: Vec<_> = warning.into_iter().chain(lines().filter(|line| line.starts_with("ERROR:"))).collect();
+    let mut kept: Vec<_> =
+        warning.into_iter().chain(lines().filter(|line| line.starts_with("ERROR:"))).collect();
     if kept.is_empty() {
-        kept.extend(lines().last());
+        kept.extend(lines().next_back());
     }
     let text = kept.join(" ");
     match text.char_indices().nth(MESSAGE_CHARS) {

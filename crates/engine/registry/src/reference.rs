@@ -58,7 +58,10 @@ impl ReferenceError {
                 )
             }
             ReferenceError::BadHubFile(_) => {
-                format!("write hf:OWNER/REPO:FILE, for example {}", catalogue::SUGGESTIONS[0].reference)
+                format!(
+                    "write hf:OWNER/REPO:FILE, for example {}",
+                    catalogue::SUGGESTIONS[0].reference
+                )
             }
         }
     }
@@ -77,8 +80,9 @@ impl FromStr for ModelRef {
             return Ok(ModelRef::Named(model));
         }
         let path = PathBuf::from(text);
-        let looks_like_a_path =
-            text.contains(std::path::MAIN_SEPARATOR) || text.contains('/') || text.ends_with(".gguf");
+        let looks_like_a_path = text.contains(std::path::MAIN_SEPARATOR)
+            || text.contains('/')
+            || text.ends_with(".gguf");
         if looks_like_a_path || path.exists() {
             return Ok(ModelRef::Path(path));
         }
@@ -122,7 +126,9 @@ mod tests {
 
     #[test]
     fn names_hub_files_and_paths() {
-        assert!(matches!("gemma-3-270m".parse().unwrap(), ModelRef::Named(m) if m.name == "gemma-3-270m"));
+        assert!(
+            matches!("gemma-3-270m".parse().unwrap(), ModelRef::Named(m) if m.name == "gemma-3-270m")
+        );
         let ModelRef::Hub(hub) = "hf:a/b-GGUF:q4/x.gguf".parse().unwrap() else { unreachable!() };
         assert_eq!(hub, HubFile { repo: "a/b-GGUF".into(), file: "q4/x.gguf".into() });
         assert!(matches!("models/x.bin".parse().unwrap(), ModelRef::Path(_)));
@@ -139,7 +145,16 @@ mod tests {
 
     #[test]
     fn what_is_no_hub_file() {
-        for text in ["hf:", "hf:a", "hf:a/b", "hf:a/b:", "hf:a/b/c:d", "hf:../b:c", "hf:a/b:../c", "hf:a/b:/c"] {
+        for text in [
+            "hf:",
+            "hf:a",
+            "hf:a/b",
+            "hf:a/b:",
+            "hf:a/b/c:d",
+            "hf:../b:c",
+            "hf:a/b:../c",
+            "hf:a/b:/c",
+        ] {
             let error = text.parse::<ModelRef>().unwrap_err();
             assert_eq!(error, ReferenceError::BadHubFile(text.into()));
         }
