@@ -1,0 +1,309 @@
+//! Admission: what a call finds, whom it waits for, whether there is room.
+
+use crate::call::{AdmitOptions, Call, State};
+use crate::ids::{CallId, Moment};
+use crate::keys::PromptKeys;
+use crate::reason::{Stop, StopReason};
+use crate::sequence::Sequence;
+
+use super::PrefixCache;
+use super::lookup::Join;
+
+/// What became of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Admission {
+    /// It may start.
+    Ready(Ready),
+    /// It waits for a prefix that another call is computing, and holds only shared blocks. See [`PrefixCache::poll_waiting`].
+    Wait(Wait),
+    /// There is no room now; nothing was touched. Admit it again later: its hashes are kept until then (or until [`PrefixCache::abort`]).
+    NoRoom(NoRoom),
+    /// It can never fit; the call is forgotten.
+    TooLarge(TooLarge),
+}
+
+/// A call that may start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// Tokens that were there.
+    pub hit: usize,
+    /// Tokens that another call computed while this one waited.
+    pub joined: usize,
+    /// Tokens of a resumed call that are still there. Not a hit: it is this call's own work.
+    pub recovered: usize,
+    /// Where the lookup stopped, and why.
+    pub stop: Stop,
+}
+
+impl Ready {
+    /// The first position to compute.
+    #[must_use]
+    pub fn start(&self) -> usize {
+        self.hit + self.joined + self.recovered
+    }
+}
+
+/// A call that waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// Whom for.
+    pub writer: CallId,
+    /// Tokens that are there now.
+    pub present: usize,
+    /// Tokens that will be there when the writer is done with what they share.
+    pub until: usize,
+}
+
+/// There is no room now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("needs {needed} more blocks, {free} are free")]
+pub struct NoRoom {
+    /// Blocks that are needed besides those found.
+    pub needed: usize,
+    /// Blocks that are free and not promised to others.
+    pub free: usize,
+}
+
+/// The prompt can never fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the prompt needs {needed} blocks, the whole pool has {capacity}")]
+pub struct TooLarge {
+    /// Blocks that the prompt needs at once.
+    pub needed: usize,
+    /// Blocks of the pool.
+    pub capacity: usize,
+}
+
+/// A mistake of the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdmitError {
+    /// There are no tokens.
+    #[error("a call needs at least one token")]
+    Empty,
+    /// The call is running or waiting.
+    #[error("call {} was admitted before and has not ended", .0.0)]
+    Admitted(CallId),
+    /// The call doesn't wait.
+    #[error("call {} isn't waiting", .0.0)]
+    NotWaiting(CallId),
+}
+
+impl PrefixCache {
+    /// Looks a prompt up and admits the call if it can start.
+    ///
+    /// A call that was preempted comes back through here with its prompt and all it has generated; one that found no room, with the same prompt.
+    /// The work is linear in the tokens, and hashing is done once per call.
+    ///
+    /// # Errors
+    /// When there are no tokens, or the call is running or waiting.
+    pub fn admit(
+        &mut self,
+        id: CallId,
+        tokens: &[u32],
+        keys: &PromptKeys,
+        options: AdmitOptions,
+        now: Moment,
+    ) -> Result<Admission, AdmitError> {
+        if tokens.is_empty() {
+            return Err(AdmitError::Empty);
+        }
+        self.store.set_now(now);
+        let known = self.calls.remove(&id);
+        let mut call = match known {
+            Some(call) if call.state != State::Queued => {
+                self.calls.insert(id, call);
+                return Err(AdmitError::Admitted(id));
+            }
+            Some(call) if call.sequence.tokens() == tokens && call.sequence.keys() == keys => call,
+            other => {
+                let mut sequence =
+                    Sequence::new(keys.clone(), self.config.hash, self.config.block_tokens);
+                sequence.extend(tokens);
+                let mut call = Call::new(sequence, options, self.config.groups.len(), now);
+                call.preempted = other.is_some_and(|known| known.preempted);
+                call
+            }
+        };
+        let needed = self.peak_of_all(tokens.len());
+        if needed > self.store.pool.capacity() {
+            return Ok(Admission::TooLarge(TooLarge {
+                needed,
+                capacity: self.store.pool.capacity(),
+            }));
+        }
+        call.prompt_tokens = tokens.len();
+        call.options = options;
+        call.options.no_read |= !self.config.enabled;
+        call.options.no_store |= !self.config.enabled;
+        call.options.no_join |= !self.config.join;
+        Ok(self.settle(id, call, now))
+    }
+
+    /// Whether a waiting call can go on. Cheap while its writer is still at it.
+    ///
+    /// [`Admission::NoRoom`] means that it waits no longer and holds nothing: admit it again later.
+    ///
+    /// # Errors
+    /// When the call isn't waiting.
+    pub fn poll_waiting(&mut self, id: CallId, now: Moment) -> Result<Admission, AdmitError> {
+        self.store.set_now(now);
+        let call = match self.calls.remove(&id) {
+            Some(call) if call.state == State::Waiting => call,
+            other => {
+                self.calls.extend(other.map(|call| (id, call)));
+                return Err(AdmitError::NotWaiting(id));
+            }
+        };
+        if let Some(writer) = call.writer {
+            let size = self.config.block_tokens;
+            let wait = Wait { writer, present: call.chain.len() * size, until: call.target * size };
+            self.calls.insert(id, call);
+            return Ok(Admission::Wait(wait));
+        }
+        Ok(self.settle(id, call, now))
+    }
+
+    /// Lets a waiting call go on from what is there now, for owners that bound the wait.
+    ///
+    /// # Errors
+    /// When the call isn't waiting.
+    pub fn stop_waiting(&mut self, id: CallId, now: Moment) -> Result<Admission, AdmitError> {
+        if self.is_waiting(id) {
+            self.leave_writer(id);
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.options.no_join = true;
+            }
+        }
+        self.poll_waiting(id, now)
+    }
+
+    /// Calls whose wait is over, in the order in which they came; each is to be polled.
+    pub fn drain_woken(&mut self) -> Vec<CallId> {
+        std::mem::take(&mut self.woken).into_iter().filter(|&id| self.is_waiting(id)).collect()
+    }
+
+    /// Decides about a call that is in no list now. It may hold what it found while it waited.
+    fn settle(&mut self, id: CallId, mut call: Call, now: Moment) -> Admission {
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        path.extend_from_slice(&call.chain);
+        if !call.options.no_read {
+            self.extend_path(&mut path, &call);
+        }
+        let admission = match self.find_writer(&path, &call) {
+            Some(join) => self.wait(id, &mut call, &path, join, now),
+            None => self.start(id, &mut call, &path, now),
+        };
+        self.path = path;
+        self.calls.insert(id, call);
+        self.renew_promise(id);
+        admission
+    }
+
+    fn wait(
+        &mut self,
+        id: CallId,
+        call: &mut Call,
+        path: &[crate::tree::NodeId],
+        join: Join,
+        now: Moment,
+    ) -> Admission {
+        let size = self.config.block_tokens;
+        if call.state != State::Waiting {
+            self.store.counters.waits += 1;
+            call.found = Some(path.len());
+        }
+        call.state = State::Waiting;
+        call.started = now;
+        call.writer = Some(join.writer);
+        call.target = join.until;
+        call.parting = join.parting;
+        call.hold(&mut self.store, path, id);
+        if let Some(writer) = self.calls.get_mut(&join.writer) {
+            writer.waiters.push(id);
+        }
+        Admission::Wait(Wait {
+            writer: join.writer,
+            present: path.len() * size,
+            until: join.until * size,
+        })
+    }
+
+    fn start(
+        &mut self,
+        id: CallId,
+        call: &mut Call,
+        path: &[crate::tree::NodeId],
+        now: Moment,
+    ) -> Admission {
+        let boundary = self.boundary(path);
+        let stop = self.explain(call, path, boundary);
+        let chain = &path[..boundary];
+        if let Err(no_room) = self.check_room(call, chain) {
+            call.release(&mut self.store);
+            call.state = State::Queued;
+            call.found = None;
+            return Admission::NoRoom(no_room);
+        }
+        call.started = now;
+        call.hold(&mut self.store, chain, id);
+        call.state = State::Running;
+        call.hit_blocks = boundary;
+        call.computed = boundary * self.config.block_tokens;
+        if !call.options.no_store {
+            let keys = call.sequence.keys();
+            let scope = self.store.tree.scope_or_insert(keys.scope(), keys.root.as_parent());
+            self.store.enter(scope);
+            call.scope = Some(scope);
+            self.tips.insert((call.chain.last().copied().unwrap_or(scope), id));
+        }
+        Admission::Ready(self.count(call, stop))
+    }
+
+    /// Whether a call that starts with `chain` finds room for the rest.
+    fn check_room(&self, call: &Call, chain: &[crate::tree::NodeId]) -> Result<(), NoRoom> {
+        let tokens = call.options.reserve_tokens.max(call.prompt_tokens);
+        // A call that may grow beyond the whole pool starts when it could have the whole pool.
+        let peak = self.peak_of_all(tokens).min(self.store.pool.capacity());
+        let (mut found, mut idle) = (0, 0);
+        for group in 0..self.config.groups.len() {
+            let first = self.store.needs[group].map_or(0, |need| chain.len().saturating_sub(need));
+            found += chain.len() - first;
+            idle += chain[first..]
+                .iter()
+                .filter(|&&node| self.store.pool.refs(self.store.tree.blocks(node)[group]) == 0)
+                .count();
+        }
+        let needed = peak.saturating_sub(found);
+        let free = self.store.pool.free().saturating_sub(idle + self.promised);
+        if needed > free { Err(NoRoom { needed, free }) } else { Ok(()) }
+    }
+
+    fn count(&mut self, call: &Call, stop: Stop) -> Ready {
+        let counters = &mut self.store.counters;
+        let size = self.config.block_tokens;
+        let found = call.hit_blocks * size;
+        if call.preempted {
+            counters.resumed_queries += call.prompt_tokens as u64;
+            counters.resumed_hits += found as u64;
+            return Ready { hit: 0, joined: 0, recovered: found, stop };
+        }
+        if call.options.no_read {
+            counters.bypassed += 1;
+            return Ready {
+                hit: 0,
+                joined: 0,
+                recovered: 0,
+                stop: Stop::new(StopReason::Bypassed, 0),
+            };
+        }
+        let hit = found.min(call.found.map_or(found, |blocks| blocks * size));
+        counters.calls += 1;
+        counters.queries += call.prompt_tokens as u64;
+        counters.hits += hit as u64;
+        counters.joined += (found - hit) as u64;
+        Ready { hit, joined: found - hit, recovered: 0, stop }
+    }
+}
