@@ -1,0 +1,240 @@
+//! A weight matrix in the form that the products read.
+
+mod buffer;
+pub(crate) mod layout;
+mod pack;
+pub(crate) mod unpack;
+
+use thiserror::Error;
+
+pub(crate) use buffer::Buffer;
+
+use crate::compute::Compute;
+use crate::quant::Quant;
+use layout::{BLOCK, Layout, PANEL};
+use unpack::Unpacked;
+
+/// A matrix `[n rows, k columns]`, repacked once so that each product streams it in storage order.
+///
+/// The packed form keeps every bit of the file's own (its integers and its scales), takes the same space, and
+/// is the same on every instruction-set path. A row can be read back exactly ([`Weights::row`]), so an embedding table that is
+/// the output head as well is kept once.
+pub struct Weights {
+    layout: Layout,
+    n: usize,
+    k: usize,
+    data: Buffer,
+}
+
+/// Why bytes are no matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// A matrix without rows or without columns.
+    #[error("a {quant} matrix of {n} rows and {k} columns is empty")]
+    Empty {
+        /// The format.
+        quant: Quant,
+        /// Rows.
+        n: usize,
+        /// Columns.
+        k: usize,
+    },
+    /// A row is not a whole number of the format's blocks.
+    #[error("{quant} rows must be a multiple of {} long, not {k}", quant.block_len())]
+    Columns {
+        /// The format.
+        quant: Quant,
+        /// Columns.
+        k: usize,
+    },
+    /// The bytes are not those of the matrix.
+    #[error("a {quant} matrix of {n} rows and {k} columns has {expected} bytes, not {found}")]
+    Length {
+        /// The format.
+        quant: Quant,
+        /// Rows.
+        n: usize,
+        /// Columns.
+        k: usize,
+        /// The bytes that the matrix must have.
+        expected: usize,
+        /// The bytes that were given.
+        found: usize,
+    },
+    /// The matrix does not fit the address space.
+    #[error("a {quant} matrix of {n} rows and {k} columns is too large")]
+    TooLarge {
+        /// The format.
+        quant: Quant,
+        /// Rows.
+        n: usize,
+        /// Columns.
+        k: usize,
+    },
+}
+
+impl Weights {
+    /// Packs the `bytes` of a file's matrix of `n` rows of `k` numbers each, on all threads.
+    ///
+    /// Any contents are accepted: a scale that is not a number makes results that are not numbers.
+    ///
+    /// # Errors
+    /// When the shape is empty, not whole blocks, too large, or not that of the bytes.
+    pub fn pack(
+        compute: &Compute,
+        quant: Quant,
+        n: usize,
+        k: usize,
+        bytes: &[u8],
+    ) -> Result<Weights, PackError> {
+        if n == 0 || k == 0 {
+            return Err(PackError::Empty { quant, n, k });
+        }
+        if !k.is_multiple_of(quant.block_len()) {
+            return Err(PackError::Columns { quant, k });
+        }
+        let too_large = || PackError::TooLarge { quant, n, k };
+        let row_bytes = quant.bytes_of(k).ok_or_else(too_large)?;
+        let expected = row_bytes.checked_mul(n).ok_or_else(too_large)?;
+        if bytes.len() != expected {
+            return Err(PackError::Length { quant, n, k, expected, found: bytes.len() });
+        }
+        let layout = Layout::new(quant, k).ok_or_else(too_large)?;
+        let size = n.div_ceil(PANEL).checked_mul(layout.panel_bytes).ok_or_else(too_large)?;
+        let mut data = Buffer::zeroed(size).ok_or_else(too_large)?;
+        compute.run_pieces(&mut data, layout.panel_bytes, |index, panel| {
+            let first = index * PANEL;
+            let mut rows: [&[u8]; PANEL] = [&[]; PANEL];
+            let count = PANEL.min(n - first);
+            let start = first * row_bytes;
+            let file = bytes[start..start + count * row_bytes].chunks_exact(row_bytes);
+            for (slot, row) in rows.iter_mut().zip(file) {
+                *slot = row;
+            }
+            pack::pack_panel(&layout, &rows[..count], panel);
+        });
+        Ok(Weights { layout, n, k, data })
+    }
+
+    /// Rows of the matrix: the length of a product's rows.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Columns of the matrix: the length of the rows that it is multiplied with.
+    #[must_use]
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The format of the file's bytes.
+    #[must_use]
+    pub fn quant(&self) -> Quant {
+        self.layout.quant
+    }
+
+    /// Bytes that the packed form takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Row `i` as numbers, bit for bit what [`dequantise`](crate::dequantise) makes of the file's bytes.
+    ///
+    /// # Panics
+    /// When there is no such row, or `out` is not [`Weights::k`] long.
+    pub fn row(&self, i: usize, out: &mut [f32]) {
+        assert!(i < self.n, "row {i} of {}", self.n);
+        assert_eq!(out.len(), self.k, "length of a row");
+        let (panel, column) = (self.panel(i / PANEL), i % PANEL);
+        if self.layout.quant == Quant::F32 {
+            for (number, line) in out.iter_mut().zip(panel.chunks_exact(PANEL * 4)) {
+                let at = column * 4;
+                *number = f32::from_le_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
+            }
+            return;
+        }
+        let mut unpacked = Unpacked::new();
+        for (block, numbers) in out.chunks_exact_mut(BLOCK).enumerate() {
+            unpacked.read(&self.layout, panel, block);
+            unpacked.column(self.layout.quant, column, numbers);
+        }
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn panels(&self) -> usize {
+        self.n.div_ceil(PANEL)
+    }
+
+    /// The bytes of panel `index`, see [`layout`].
+    pub(crate) fn panel(&self, index: usize) -> &[u8] {
+        &self.data[index * self.layout.panel_bytes..][..self.layout.panel_bytes]
+    }
+}
+
+impl std::fmt::Debug for Weights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Weights")
+            .field("quant", &self.quant())
+            .field("n", &self.n)
+            .field("k", &self.k)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::isa::Isa;
+
+    fn error(quant: Quant, n: usize, k: usize, bytes: &[u8]) -> PackError {
+        Weights::pack(&Compute::new(Isa::Scalar, 1), quant, n, k, bytes).unwrap_err()
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_named() {
+        let of = |quant, n, k| error(quant, n, k, &[0; 10]).to_string();
+        assert_eq!(of(Quant::Q8_0, 0, 32), "a Q8_0 matrix of 0 rows and 32 columns is empty");
+        assert_eq!(of(Quant::Q8_0, 1, 40), "Q8_0 rows must be a multiple of 32 long, not 40");
+        assert_eq!(of(Quant::Q6K, 1, 640), "Q6_K rows must be a multiple of 256 long, not 640");
+        assert_eq!(
+            of(Quant::Q4_1, 2, 64),
+            "a Q4_1 matrix of 2 rows and 64 columns has 80 bytes, not 10"
+        );
+    }
+
+    #[test]
+    fn sizes_that_overflow_are_too_large() {
+        for (n, k) in
+            [(usize::MAX, 32), (1 << 40, 1 << 40), (1, usize::MAX / 32 * 32), (2, 1 << 62)]
+        {
+            for quant in [Quant::F32, Quant::Q8_0] {
+                let got = error(quant, n, k, &[0; 10]);
+                // Either the file's bytes or the packed ones overflow, or the file is too short for what does not.
+                let fits = matches!(got, PackError::TooLarge { .. } | PackError::Length { .. });
+                assert!(fits, "{got}");
+            }
+        }
+        let got = error(Quant::F32, usize::MAX / 4, 8, &[]);
+        assert_eq!(got, PackError::TooLarge { quant: Quant::F32, n: usize::MAX / 4, k: 8 });
+    }
+
+    #[test]
+    fn packing_takes_the_files_space_when_panels_are_full() {
+        let compute = Compute::new(Isa::Scalar, 2);
+        for quant in Quant::ALL {
+            let bytes = vec![0; 64 * quant.bytes_of(512).unwrap()];
+            let weights = Weights::pack(&compute, quant, 64, 512, &bytes).unwrap();
+            // Q4_K's 6-bit scales and minima become bytes: 148 instead of 144 for 256 numbers.
+            let more = if quant == Quant::Q4K { bytes.len() / 36 } else { 0 };
+            assert_eq!(weights.bytes(), bytes.len() + more, "{quant}");
+        }
+    }
+}
