@@ -300,7 +300,7 @@ fn a_kept_part_that_is_wrong_is_not_trusted() {
 #[test]
 fn paths() {
     let bench = Bench::new();
-    let mut get = |path: std::path::PathBuf| {
+    let get = |path: std::path::PathBuf| {
         bench.puller().get(&ModelRef::Path(path), Recheck::No, &mut |_| ())
     };
     assert!(matches!(get(bench.models().join("none.gguf")), Err(PullError::NoSuchFile(_))));
