@@ -1,0 +1,271 @@
+//! Running a plan's items, and merging what split keys left.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::merge::{Softmax, finish};
+use super::plan::{Item, Plan, Shape, Unit, even};
+use super::tile::{Fresh, Kernel, MAX_ROWS, PAGES, Tile};
+use super::{KEY_BLOCK, first_visible};
+use crate::compute::Disjoint;
+use crate::kvstore::TILE_TOKENS;
+use crate::{Compute, KvStore, SeqRows};
+
+/// Memory that [`attention`](super::attention) reuses from call to call. It carries no state between calls.
+#[derive(Debug, Default)]
+pub struct AttnScratch {
+    threads: Vec<Mutex<ThreadScratch>>,
+    partial_softmax: Vec<Softmax>,
+    partial_out: Vec<f32>,
+}
+
+impl AttnScratch {
+    /// Empty; it grows to what the calls need.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// One thread's memory for one item.
+#[derive(Debug, Default)]
+struct ThreadScratch {
+    /// `[rows of the item, head_dim]`, scaled.
+    q: Vec<f32>,
+    softmax: Vec<Softmax>,
+    fresh: Option<Fresh>,
+}
+
+/// The arguments of a call.
+pub(super) struct Call<'a> {
+    pub(super) store: &'a KvStore,
+    pub(super) layer: usize,
+    pub(super) seqs: &'a [SeqRows<'a>],
+    pub(super) q: &'a [f32],
+    pub(super) q_heads: usize,
+    pub(super) window: Option<usize>,
+    pub(super) scale: f32,
+}
+
+/// Attention by the kernel `K`, whose instructions the CPU must have (`Compute` guarantees it for its own path).
+pub(super) fn run<K: Kernel>(
+    compute: &Compute,
+    call: &Call<'_>,
+    scratch: &mut AttnScratch,
+    out: &mut [f32],
+) {
+    let layout = call.store.layout();
+    let shape = Shape {
+        kv_heads: layout.kv_heads,
+        heads_per_kv: call.q_heads / layout.kv_heads,
+        window: call.window,
+        threads: compute.threads(),
+        tile_rows: K::ROWS,
+    };
+    let plan = Plan::new(call.seqs, shape);
+    scratch.threads.resize_with(compute.threads().max(scratch.threads.len()), Mutex::default);
+    if scratch.partial_softmax.len() < plan.partials {
+        scratch.partial_softmax.resize(plan.partials, Softmax::EMPTY);
+    }
+    if scratch.partial_out.len() < plan.partials * layout.head_dim {
+        scratch.partial_out.resize(plan.partials * layout.head_dim, 0.0);
+    }
+    let threads = &scratch.threads;
+    let out = Disjoint::new(out);
+    {
+        let partial_softmax = Disjoint::new(&mut scratch.partial_softmax);
+        let partial_out = Disjoint::new(&mut scratch.partial_out);
+        compute.run(plan.items.len(), |index| {
+            let item = &plan.items[index];
+            let worker = Worker { call, shape, unit: &plan.units[item.unit], item };
+            let mut scratch = free_scratch(threads);
+            match worker.unit.partials {
+                None => worker.whole::<K>(&mut scratch, &out),
+                Some(base) => worker.split::<K>(&mut scratch, base, &partial_softmax, &partial_out),
+            }
+        });
+    }
+    let mut rows = Vec::new();
+    for (index, unit) in plan.units.iter().enumerate().filter(|(_, u)| u.partials.is_some()) {
+        rows.extend((0..unit.rows).map(|row| (index, row)));
+    }
+    let (partial_softmax, partial_out) = (&scratch.partial_softmax, &scratch.partial_out);
+    compute.run(rows.len(), |index| {
+        let (unit, row) = (&plan.units[rows[index].0], rows[index].1);
+        let Some(base) = unit.partials else { return };
+        // SAFETY: a (unit, row) pair is listed once and has a row of `out` of its own; the items have ended.
+        let out = unsafe { out.slice(out_offset(call, shape, unit, row), layout.head_dim) };
+        out.fill(0.0);
+        let mut softmax = Softmax::EMPTY;
+        for block in 0..unit.blocks.len() {
+            let slot = base + block * unit.rows + row;
+            if !visible(call, shape, unit, row, unit.blocks.start + block).is_empty() {
+                let (old, new) = softmax.merge(partial_softmax[slot]);
+                let block = &partial_out[slot * layout.head_dim..(slot + 1) * layout.head_dim];
+                // SAFETY: the CPU has the path's instructions.
+                unsafe { K::merge(out, old, block, new) };
+            }
+        }
+        finish(out, softmax.sum);
+    });
+}
+
+/// A free slot: there are as many as threads, and each item holds one.
+fn free_scratch(threads: &[Mutex<ThreadScratch>]) -> MutexGuard<'_, ThreadScratch> {
+    for slot in threads {
+        if let Ok(free) = slot.try_lock() {
+            return free;
+        }
+    }
+    // Only when a panic left locks poisoned: their contents are overwritten anyway.
+    threads[0].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The keys of block `block` that a flat row sees, counted from the block's start.
+fn visible(call: &Call<'_>, shape: Shape, unit: &Unit, row: usize, block: usize) -> Range<usize> {
+    let position = call.seqs[unit.seq].start + row / shape.heads_per_kv;
+    let base = block * KEY_BLOCK;
+    let first = first_visible(position, call.window).clamp(base, base + KEY_BLOCK);
+    let end = (position + 1).clamp(base, base + KEY_BLOCK);
+    first - base..end.max(first) - base
+}
+
+/// Where a flat row lies in `q` and `out`.
+fn out_offset(call: &Call<'_>, shape: Shape, unit: &Unit, row: usize) -> usize {
+    let token = call.seqs[unit.seq].first_row + row / shape.heads_per_kv;
+    let head = unit.kv_head * shape.heads_per_kv + row % shape.heads_per_kv;
+    (token * call.q_heads + head) * call.store.layout().head_dim
+}
+
+struct Worker<'a> {
+    call: &'a Call<'a>,
+    shape: Shape,
+    unit: &'a Unit,
+    item: &'a Item,
+}
+
+impl Worker<'_> {
+    /// All key blocks of some rows: merged as they come, in the rows of `out`.
+    fn whole<K: Kernel>(&self, scratch: &mut ThreadScratch, out: &Disjoint<'_, f32>) {
+        let head_dim = self.call.store.layout().head_dim;
+        scratch.softmax.clear();
+        scratch.softmax.resize(self.item.rows.len(), Softmax::EMPTY);
+        let mut softmax = std::mem::take(&mut scratch.softmax);
+        let row_out = |row: usize| {
+            // SAFETY: one item has all blocks of a row, and takes its rows one after another.
+            unsafe { out.slice(out_offset(self.call, self.shape, self.unit, row), head_dim) }
+        };
+        for row in self.item.rows.clone() {
+            row_out(row).fill(0.0);
+        }
+        self.blocks::<K>(scratch, |_, row, fresh, block_out| {
+            let (old, new) = softmax[row - self.item.rows.start].merge(fresh);
+            // SAFETY: the CPU has the path's instructions.
+            unsafe { K::merge(row_out(row), old, block_out, new) };
+        });
+        for row in self.item.rows.clone() {
+            finish(row_out(row), softmax[row - self.item.rows.start].sum);
+        }
+        scratch.softmax = softmax;
+    }
+
+    /// Some key blocks of some rows: kept one by one, to be merged in order when all are there.
+    fn split<K: Kernel>(
+        &self,
+        scratch: &mut ThreadScratch,
+        base: usize,
+        partial_softmax: &Disjoint<'_, Softmax>,
+        partial_out: &Disjoint<'_, f32>,
+    ) {
+        let head_dim = self.call.store.layout().head_dim;
+        self.blocks::<K>(scratch, |block, row, fresh, block_out| {
+            let slot = base + (block - self.unit.blocks.start) * self.unit.rows + row;
+            // SAFETY: each (unit, block, row) has its own slot and belongs to one item.
+            let (softmax, out) = unsafe {
+                (partial_softmax.slice(slot, 1), partial_out.slice(slot * head_dim, head_dim))
+            };
+            softmax[0] = fresh;
+            out.copy_from_slice(block_out);
+        });
+    }
+
+    /// Calls `done(block, row, softmax, out)` for each row and each key block in which it sees something, blocks ascending.
+    fn blocks<K: Kernel>(
+        &self,
+        scratch: &mut ThreadScratch,
+        mut done: impl FnMut(usize, usize, Softmax, &[f32]),
+    ) {
+        let head_dim = self.call.store.layout().head_dim;
+        let rows = &self.item.rows;
+        self.scale_queries(&mut scratch.q);
+        let fresh = match &mut scratch.fresh {
+            Some(fresh) if fresh.out.len() == MAX_ROWS * head_dim => fresh,
+            other => other.insert(Fresh::new(head_dim)),
+        };
+        let tiles = rows.len().div_ceil(K::ROWS);
+        let mut ranges: [Range<usize>; MAX_ROWS] = Default::default();
+        for block in self.item.blocks.clone() {
+            let pages = self.pages(block);
+            for tile in 0..tiles {
+                let part = even(rows.len(), tiles, tile);
+                let (mut first, mut end) = (KEY_BLOCK, 0);
+                for (range, row) in ranges.iter_mut().zip(part.clone()) {
+                    *range = visible(self.call, self.shape, self.unit, rows.start + row, block);
+                    if range.start < range.end {
+                        first = first.min(range.start);
+                        end = end.max(range.end);
+                    }
+                }
+                if first >= end {
+                    continue;
+                }
+                let tile = Tile {
+                    q: &scratch.q[part.start * head_dim..part.end * head_dim],
+                    head_dim,
+                    pages: &pages,
+                    used: first / TILE_TOKENS..end.div_ceil(TILE_TOKENS),
+                    visible: &ranges[..part.len()],
+                };
+                // SAFETY: the CPU has the path's instructions.
+                unsafe { K::block(&tile, fresh) };
+                for (index, row) in part.enumerate() {
+                    if !ranges[index].is_empty() {
+                        let out = &fresh.out[index * head_dim..(index + 1) * head_dim];
+                        done(block, rows.start + row, fresh.softmax[index], out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The item's query rows, times the scale and log2(e): scores are then exponents of 2.
+    fn scale_queries(&self, q: &mut Vec<f32>) {
+        let head_dim = self.call.store.layout().head_dim;
+        let factor = self.call.scale * std::f32::consts::LOG2_E;
+        q.clear();
+        for row in self.item.rows.clone() {
+            let at = out_offset(self.call, self.shape, self.unit, row);
+            q.extend(self.call.q[at..at + head_dim].iter().map(|x| x * factor));
+        }
+    }
+
+    /// The pages of a key block; one that is not there is read from the null block, and no row sees it.
+    fn pages(&self, block: usize) -> [&[u16]; PAGES] {
+        let layout = self.call.store.layout();
+        let table = self.call.seqs[self.unit.seq].blocks;
+        let size = layout.tile_elements();
+        let elements = self.call.store.elements();
+        std::array::from_fn(|page| {
+            let tile = block * PAGES + page;
+            let id = table.get(tile / layout.tiles_per_block()).copied().unwrap_or(0);
+            let id = if (id as usize) < self.call.store.blocks() { id } else { 0 };
+            let at = self.call.store.tile_offset(
+                id,
+                self.call.layer,
+                tile % layout.tiles_per_block(),
+                self.unit.kv_head,
+            );
+            &elements[at..at + size]
+        })
+    }
+}
