@@ -64,4 +64,12 @@ pub enum LoadError {
         /// The architecture's name.
         architecture: &'static str,
     },
+    /// The kernels refused a tensor's data.
+    #[error("tensor `{name}` could not be packed")]
+    Pack {
+        /// The tensor's name.
+        name: String,
+        /// The kernels' reason.
+        source: tapri_kernels::PackError,
+    },
 }

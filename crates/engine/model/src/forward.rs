@@ -1,0 +1,96 @@
+//! The forward pass.
+//!
+//! All sequences of a batch go through a layer together, as rows of one matrix; only attention knows which row belongs to whom.
+//! No kernel lets a row's result depend on how many rows there are, so a token's logits are the same bits however it is batched.
+
+mod layer;
+mod rows;
+
+use tapri_kernels::{self as kernels, Compute, KvStore};
+
+use crate::batch::{self, ForwardError, SequenceBatch};
+use crate::model::Model;
+use crate::scratch::{Scratch, sized};
+use layer::Step;
+use rows::Rows;
+
+impl Model {
+    /// Computes a batch: writes the K and V of its tokens into `store` and leaves the wanted logits in `logits`,
+    /// `[wanted rows, vocabulary]`, sequence by sequence, token by token.
+    ///
+    /// The sequences may have any lengths and starts. They may share blocks of tokens that were computed before, but none that
+    /// is written now.
+    ///
+    /// # Errors
+    /// When a token, a position or a block table is out of range. Nothing was computed then, and `logits` is empty.
+    ///
+    /// # Panics
+    /// If two sequences would write the same block.
+    pub fn forward(
+        &self,
+        compute: &Compute,
+        scratch: &mut Scratch,
+        store: &mut KvStore,
+        batch: &[SequenceBatch<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<(), ForwardError> {
+        logits.clear();
+        let layout = *store.layout();
+        if layout != self.kv_layout(layout.block_tokens) {
+            return Err(ForwardError::Layout);
+        }
+        batch::check(&self.config, &self.windows, layout.block_tokens, store.blocks(), batch)?;
+        let rows = Rows::new(batch, self.groups.len(), scratch);
+        if rows.all() == 0 {
+            return Ok(());
+        }
+        scratch.keep(self.keep);
+        self.embed(scratch, batch);
+        let last = self.places.len() - 1;
+        for (index, (place, weights)) in self.places.iter().zip(&self.weights.layers).enumerate() {
+            let mut step =
+                Step { model: self, compute, scratch: &mut *scratch, weights, place: *place };
+            step.keys_and_values(store, rows.group(place.group), rows.all());
+            let (seqs, m) = if index < last || rows.wanted() == rows.all() {
+                (rows.group(place.group), rows.all())
+            } else {
+                // Nobody reads the other rows after this.
+                step.keep_wanted();
+                (rows.wanted_group(place.group), rows.wanted())
+            };
+            if m == 0 {
+                return Ok(());
+            }
+            step.attend(store, seqs, m);
+            step.feed_forward(m);
+        }
+        self.output(compute, scratch, rows.wanted(), logits);
+        Ok(())
+    }
+
+    /// Fills the residual stream with the tokens' embeddings.
+    fn embed(&self, scratch: &mut Scratch, batch: &[SequenceBatch<'_>]) {
+        let width = self.config.width;
+        let scale = self.config.embedding_scale;
+        let residual = sized(&mut scratch.residual, scratch.positions.len() * width);
+        let tokens = batch.iter().flat_map(|part| part.tokens);
+        for (row, token) in residual.chunks_exact_mut(width).zip(tokens) {
+            self.weights.embedding.row(token.index(), row);
+            if scale != 1.0 {
+                row.iter_mut().for_each(|value| *value *= scale);
+            }
+        }
+    }
+
+    /// Reads the logits off the first `m` rows of the residual stream.
+    fn output(&self, compute: &Compute, scratch: &mut Scratch, m: usize, logits: &mut Vec<f32>) {
+        let width = self.config.width;
+        let residual = &scratch.residual[..m * width];
+        let normed = sized(&mut scratch.normed, m * width);
+        let eps = self.config.norm_eps;
+        kernels::rms_norm(compute, residual, m, width, &self.weights.output_norm, eps, normed);
+        scratch.activations.load(compute, normed, m, width);
+        logits.resize(m * self.config.vocab_size, 0.0);
+        kernels::matmul(compute, self.weights.head(), &scratch.activations, logits);
+    }
+}

@@ -1,0 +1,9 @@
+//! What the decoder promises, held against tiny random models and against llama.cpp's results on two real ones.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod errors;
+mod golden;
+mod identity;
+mod notes;
+mod real_hit;
+mod runner;
