@@ -100,7 +100,7 @@ fn not_cached(reuse: &tapri_api::Reuse) -> ApiError {
             "{} of {} prompt tokens are cached ({})",
             reuse.cached,
             reuse.prompt,
-            reuse.stop.for_client()
+            reuse.stop
         ),
     )
     .code("not_cached")

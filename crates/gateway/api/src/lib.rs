@@ -5,14 +5,17 @@
 //! headers' values, an answer is something that can be serialised.
 //!
 //! Map: [`call`] what is asked; [`event`] what comes back; [`reuse`] what the prefix cache had; [`usage`] the
-//! counting of tokens; [`error`] the one error; [`openai`] OpenAI's formats.
+//! counting of tokens; [`cache_status`] the `Cache-Status` header; [`error`] the one error; [`openai`] OpenAI's formats.
 
+pub mod cache_status;
 pub mod call;
 pub mod error;
 pub mod event;
+pub mod openai;
 pub mod reuse;
 pub mod usage;
 
+pub use cache_status::CacheStatus;
 pub use call::{
     CacheDirectives, CacheSalt, Call, CallId, Message, Part, Prompt, Role, Sampling, Stop,
     TenantScope,

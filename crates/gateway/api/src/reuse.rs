@@ -11,8 +11,10 @@ pub struct Reuse {
     pub cached: usize,
     /// Of those, being computed by another call that this one waited for; not part of `cached`.
     pub joined: usize,
-    /// Why reuse ended where it did.
+    /// Why reuse ended where it did, as the call's own tenant may know it: as if no other scope existed.
     pub stop: ReuseStop,
+    /// Whether another scope holds more of it. For the operator's eyes alone: it tells what others asked.
+    pub other_scope: bool,
 }
 
 /// Why the reuse of a prefix ended where it did: one closed list.
@@ -43,19 +45,9 @@ pub enum ReuseStop {
     Bypassed,
     /// It can't be told any more.
     Unknown,
-    /// Another scope has it. For the operator's eyes alone: see [`ReuseStop::for_client`].
-    OtherScope,
 }
 
 impl ReuseStop {
-    /// What a client may know: that another scope holds a block would tell it what others asked.
-    pub fn for_client(self) -> Self {
-        match self {
-            ReuseStop::OtherScope => ReuseStop::NeverSeen,
-            other => other,
-        }
-    }
-
     /// Whether everything that can be reused was.
     pub fn is_whole(self) -> bool {
         matches!(self, ReuseStop::Complete | ReuseStop::LastToken)
@@ -66,7 +58,7 @@ impl fmt::Display for ReuseStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             ReuseStop::Complete => "complete",
-            ReuseStop::LastToken => "last token",
+            ReuseStop::LastToken => "last-token rule",
             ReuseStop::BelowOneBlock => "below one block",
             ReuseStop::Difference { token } => {
                 return write!(f, "first difference at token {token}");
@@ -78,7 +70,6 @@ impl fmt::Display for ReuseStop {
             ReuseStop::BeingWritten => "being written",
             ReuseStop::Bypassed => "bypassed",
             ReuseStop::Unknown => "unknown",
-            ReuseStop::OtherScope => "other scope",
         })
     }
 }

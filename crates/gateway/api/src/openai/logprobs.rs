@@ -1,0 +1,111 @@
+//! Logprobs, in the shape of either format.
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::event::{Logprob, Token};
+
+/// Chat's: `{"content": [...], "refusal": null}`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct ChatLogprobs {
+    content: Vec<ChatToken>,
+    refusal: Option<()>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ChatToken {
+    #[serde(flatten)]
+    token: ChatLogprob,
+    top_logprobs: Vec<ChatLogprob>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct ChatLogprob {
+    token: String,
+    logprob: f32,
+    bytes: Vec<u8>,
+}
+
+impl From<&Logprob> for ChatLogprob {
+    fn from(it: &Logprob) -> Self {
+        ChatLogprob {
+            token: token_text(&it.bytes),
+            logprob: finite(it.logprob),
+            bytes: it.bytes.clone(),
+        }
+    }
+}
+
+impl ChatLogprobs {
+    /// Adds a token's.
+    pub(crate) fn push(&mut self, token: &Token) {
+        if let Some(logprobs) = &token.logprobs {
+            self.content.push(ChatToken {
+                token: (&logprobs.chosen).into(),
+                top_logprobs: logprobs.top.iter().map(ChatLogprob::from).collect(),
+            });
+        }
+    }
+}
+
+/// Completions': four lists of the same length.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct TextLogprobs {
+    tokens: Vec<String>,
+    token_logprobs: Vec<f32>,
+    top_logprobs: Vec<TopLogprobs>,
+    text_offset: Vec<usize>,
+}
+
+/// A map from token to logprob, best first. Two tokens may read the same; the better one is kept, as a JSON
+/// object's keys differ.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct TopLogprobs(Vec<(String, f32)>);
+
+impl Serialize for TopLogprobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (token, logprob) in &self.0 {
+            map.serialize_entry(token, logprob)?;
+        }
+        map.end()
+    }
+}
+
+impl TextLogprobs {
+    /// Adds a token's; `offset` is the number of characters of the answer that were certain before it.
+    pub(crate) fn push(&mut self, token: &Token, offset: usize) {
+        let Some(logprobs) = &token.logprobs else { return };
+        self.tokens.push(token_text(&logprobs.chosen.bytes));
+        self.token_logprobs.push(finite(logprobs.chosen.logprob));
+        self.text_offset.push(offset);
+        let mut top = TopLogprobs::default();
+        // The chosen token is always among them, as in OpenAI's API, last where it isn't one of the likeliest.
+        for it in logprobs.top.iter().chain([&logprobs.chosen]) {
+            let text = token_text(&it.bytes);
+            if !top.0.iter().any(|(other, _)| *other == text) {
+                top.0.push((text, finite(it.logprob)));
+            }
+        }
+        self.top_logprobs.push(top);
+    }
+}
+
+/// A token's text; bytes that are no UTF-8 on their own are written as OpenAI does: `bytes:\xf0\x9f`.
+fn token_text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => {
+            let mut text = String::from("bytes:");
+            for byte in bytes {
+                text.push_str(&format!("\\x{byte:02x}"));
+            }
+            text
+        }
+    }
+}
+
+/// JSON has no infinity; OpenAI writes -9999 for a token that is all but impossible.
+fn finite(logprob: f32) -> f32 {
+    if logprob.is_finite() { logprob } else { -9999.0 }
+}

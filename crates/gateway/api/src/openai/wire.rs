@@ -1,0 +1,91 @@
+//! The serialised shapes of answers.
+
+use serde::Serialize;
+
+use super::logprobs::{ChatLogprobs, TextLogprobs};
+use crate::Usage;
+
+/// What is serialised here are structs of strings and finite numbers, which always can be.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| String::from("{}"))
+}
+
+/// OpenAI's usage. `prompt_tokens` includes the cached ones; 0 is written as 0.
+#[derive(Debug, Serialize)]
+pub(crate) struct WireUsage {
+    prompt_tokens: usize,
+    completion_tokens: usize,
+    total_tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<PromptDetails>,
+}
+
+#[derive(Debug, Serialize)]
+struct PromptDetails {
+    cached_tokens: usize,
+}
+
+impl WireUsage {
+    pub(crate) fn new(usage: &Usage, hide_cached: bool) -> Self {
+        WireUsage {
+            prompt_tokens: usage.prompt(),
+            completion_tokens: usage.answer,
+            total_tokens: usage.total(),
+            prompt_tokens_details: (!hide_cached)
+                .then_some(PromptDetails { cached_tokens: usage.cached }),
+        }
+    }
+}
+
+/// A chunk or a body: the two formats differ in their choices alone.
+#[derive(Serialize)]
+pub(crate) struct Envelope<'a, C> {
+    pub(crate) id: &'a str,
+    pub(crate) object: &'static str,
+    pub(crate) created: u64,
+    pub(crate) model: &'a str,
+    pub(crate) system_fingerprint: &'a str,
+    pub(crate) choices: &'a [C],
+    /// Absent in chunks, unless the usage was asked for: then null but in the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) usage: Option<Option<WireUsage>>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct ChatChoice<'a> {
+    pub(crate) index: u32,
+    #[serde(flatten)]
+    pub(crate) said: Said<'a>,
+    pub(crate) logprobs: Option<ChatLogprobs>,
+    pub(crate) finish_reason: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Said<'a> {
+    Delta(Delta<'a>),
+    Message(WireMessage<'a>),
+}
+
+#[derive(Default, Serialize)]
+pub(crate) struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) content: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct WireMessage<'a> {
+    pub(crate) role: &'static str,
+    pub(crate) content: &'a str,
+    pub(crate) refusal: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct TextChoice<'a> {
+    pub(crate) index: u32,
+    pub(crate) text: &'a str,
+    pub(crate) logprobs: Option<TextLogprobs>,
+    pub(crate) finish_reason: Option<&'static str>,
+}

@@ -1,0 +1,325 @@
+//! What is read from requests, and what is refused: every refusal names its field.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use proptest::prelude::*;
+use tapri_api::openai::{chat, completion, tokenize};
+use tapri_api::{ApiError, CacheDirectives, Message, Part, Prompt, Role};
+
+fn refusal(result: Result<impl std::fmt::Debug, ApiError>) -> String {
+    let error = result.unwrap_err();
+    format!("{} [{}] {}", error.status(), error.field.as_deref().unwrap_or("-"), error)
+}
+
+fn chat_with(fields: &str) -> String {
+    format!(r#"{{"messages": [{{"role": "user", "content": "hi"}}], {fields}}}"#)
+}
+
+#[test]
+fn a_chat_with_everything() {
+    let request = chat::parse(
+        br#"{"model": "m", "messages": [
+            {"role": "developer", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "ann"},
+            {"role": "assistant", "content": "c", "tool_calls": [], "audio": null}],
+            "max_completion_tokens": 7, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "seed": -1,
+            "stop": ["x", "y"], "stop_token_ids": [3], "ignore_eos": true, "logprobs": true, "top_logprobs": 5,
+            "stream": true, "stream_options": {"include_usage": true, "include_obfuscation": false},
+            "cache_salt": "s", "user": "u", "metadata": {"a": "b"}, "store": true, "service_tier": "auto",
+            "n": 1, "tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "presence_penalty": 0,
+            "logit_bias": {}, "no_such_field": [1, 2], "prompt_cache_key": "k", "modalities": ["text"]}"#,
+    )
+    .unwrap();
+    let Prompt::Chat(messages) = &request.call.prompt else { panic!("not a conversation") };
+    assert_eq!(messages[0], Message::system("Be brief."));
+    assert_eq!(messages[1].parts, [Part::Text("a".into()), Part::Text("b".into())]);
+    assert_eq!((messages[1].text().as_str(), messages[1].name.as_deref()), ("a\nb", Some("ann")));
+    assert_eq!(messages[2].role, Role::Assistant);
+    let call = &request.call;
+    assert_eq!(call.model.as_deref(), Some("m"));
+    assert_eq!(call.max_tokens, Some(7));
+    assert_eq!((call.sampling.temperature, call.sampling.top_p), (0.5, 0.9));
+    assert_eq!(
+        (call.sampling.top_k, call.sampling.min_p, call.sampling.seed),
+        (Some(40), 0.05, Some(u64::MAX))
+    );
+    assert_eq!(call.stop.strings, ["x", "y"]);
+    assert_eq!((call.stop.token_ids.as_slice(), call.stop.ignore_eos), ([3].as_slice(), true));
+    assert_eq!(call.logprobs, Some(5));
+    assert_eq!(call.salt.as_ref().map(|s| s.as_str()), Some("s"));
+    assert!(request.stream && request.include_usage);
+}
+
+#[test]
+fn the_defaults_are_openais() {
+    let call = chat::parse(chat_with(r#""model": null"#).as_bytes()).unwrap().call;
+    assert_eq!((call.model, call.max_tokens, call.logprobs, call.salt), (None, None, None, None));
+    assert_eq!(
+        (call.sampling.temperature, call.sampling.top_p, call.sampling.seed),
+        (1.0, 1.0, None)
+    );
+    let request = completion::parse(br#"{"prompt": "x"}"#).unwrap();
+    assert_eq!(request.call.max_tokens, Some(16));
+    assert!(!request.stream && !request.include_usage);
+}
+
+#[test]
+fn prompts_of_every_kind() {
+    for (json, prompt) in [
+        (r#""text""#, Prompt::Text("text".into())),
+        (r#"["text"]"#, Prompt::Text("text".into())),
+        (r#""""#, Prompt::Text(String::new())),
+        ("[1, 2, 4294967295]", Prompt::Tokens(vec![1, 2, u32::MAX])),
+        ("[[1, 2]]", Prompt::Tokens(vec![1, 2])),
+    ] {
+        let body = format!(r#"{{"prompt": {json}}}"#);
+        assert_eq!(completion::parse(body.as_bytes()).unwrap().call.prompt, prompt, "{json}");
+    }
+}
+
+#[test]
+fn chat_refusals() {
+    let cases = [
+        "\"n\": 2",
+        "\"best_of\": 3",
+        "\"logit_bias\": {\"50256\": -100}",
+        "\"presence_penalty\": 0.1",
+        "\"frequency_penalty\": -1",
+        "\"response_format\": {\"type\": \"json_object\"}",
+        "\"tools\": [{\"type\": \"function\"}]",
+        "\"tool_choice\": \"required\"",
+        "\"functions\": [{}]",
+        "\"modalities\": [\"text\", \"audio\"]",
+        "\"audio\": {\"voice\": \"x\"}",
+        "\"reasoning_effort\": \"high\"",
+        "\"temperature\": \"hot\"",
+        "\"temperature\": -0.1",
+        "\"temperature\": 1e300",
+        "\"temperature\": NaN",
+        "\"temperature\": 1e999",
+        "\"top_p\": 1.5",
+        "\"min_p\": true",
+        "\"top_k\": 1.5",
+        "\"top_k\": -2",
+        "\"seed\": 18446744073709551616",
+        "\"max_tokens\": -1",
+        "\"max_tokens\": 1e12",
+        "\"max_tokens\": 99999999999999999999",
+        "\"max_tokens\": \"10\"",
+        "\"max_tokens\": 1, \"max_completion_tokens\": 2",
+        "\"logprobs\": 3",
+        "\"logprobs\": true, \"top_logprobs\": 21",
+        "\"top_logprobs\": 2",
+        "\"stop\": 5",
+        "\"stop\": [\"a\", 5]",
+        "\"stop\": \"\"",
+        "\"stop\": [\"1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\",\"12\",\"13\",\"14\",\"15\",\"16\",\"17\"]",
+        "\"stop_token_ids\": [-1]",
+        "\"stream\": \"yes\"",
+        "\"stream_options\": {\"include_usage\": true}",
+        "\"stream\": true, \"stream_options\": {\"include_usage\": 1}",
+        "\"cache_salt\": \"\"",
+        "\"cache_salt\": 5",
+        "\"model\": 5",
+        "\"ignore_eos\": 1",
+    ];
+    let mut all = String::new();
+    for case in cases {
+        all.push_str(&format!(
+            "{case}\n    {}\n",
+            refusal(chat::parse(chat_with(case).as_bytes()))
+        ));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn message_refusals() {
+    let cases = [
+        "5",
+        "[]",
+        "[5]",
+        "[{}]",
+        "[{\"role\": \"user\"}]",
+        "[{\"role\": \"user\", \"content\": null}]",
+        "[{\"role\": \"user\", \"content\": 5}]",
+        "[{\"role\": \"user\", \"content\": []}]",
+        "[{\"role\": \"robot\", \"content\": \"x\"}]",
+        "[{\"role\": 5, \"content\": \"x\"}]",
+        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"tool\", \"content\": \"x\"}]",
+        "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\"}]}]",
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}, {\"type\": \"image_url\", \"image_url\": {}}]}]",
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"input_audio\"}]}]",
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]",
+        "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": 5}]}]",
+        "[{\"role\": \"user\", \"content\": \"x\", \"name\": 5}]",
+    ];
+    let mut all = String::new();
+    for case in cases {
+        let body = format!(r#"{{"messages": {case}}}"#);
+        all.push_str(&format!("{case}\n    {}\n", refusal(chat::parse(body.as_bytes()))));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn completion_refusals() {
+    let cases = [
+        "{}",
+        "{\"prompt\": null}",
+        "{\"prompt\": 5}",
+        "{\"prompt\": []}",
+        "{\"prompt\": [null]}",
+        "{\"prompt\": [1, -2]}",
+        "{\"prompt\": [1, 2.5]}",
+        "{\"prompt\": [1, 4294967296]}",
+        "{\"prompt\": [1, \"x\"]}",
+        "{\"prompt\": [\"a\", \"b\"]}",
+        "{\"prompt\": [[1], [2]]}",
+        "{\"prompt\": [[\"x\"]]}",
+        "{\"prompt\": \"x\", \"echo\": true}",
+        "{\"prompt\": \"x\", \"suffix\": \"y\"}",
+        "{\"prompt\": \"x\", \"logprobs\": true}",
+        "{\"prompt\": \"x\", \"logprobs\": 21}",
+        "{\"prompt\": \"x\", \"best_of\": 2}",
+    ];
+    let mut all = String::new();
+    for case in cases {
+        all.push_str(&format!("{case}\n    {}\n", refusal(completion::parse(case.as_bytes()))));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn bodies_that_are_no_json() {
+    let deep = "[".repeat(100_000);
+    let cases: [&[u8]; 9] = [
+        b"",
+        b"hello",
+        b"[1]",
+        b"\"x\"",
+        b"{\"messages\": [{\"role\": \"user\", \"content\": \"x}",
+        b"{\"prompt\": \"a\xff\"}",
+        b"{\"prompt\": \"\\ud800\"}",
+        b"{\"prompt\": \"x\"} trailing",
+        deep.as_bytes(),
+    ];
+    let mut all = String::new();
+    for case in cases {
+        let shown: String = String::from_utf8_lossy(case).chars().take(40).collect();
+        all.push_str(&format!("{shown}\n    {}\n", refusal(completion::parse(case))));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn salts_have_a_length() {
+    let ok = "é".repeat(128);
+    let call =
+        chat::parse(chat_with(&format!("\"cache_salt\": \"{ok}\"")).as_bytes()).unwrap().call;
+    assert_eq!(call.salt.unwrap().as_str(), ok);
+    let long = "x".repeat(129);
+    let refused =
+        refusal(chat::parse(chat_with(&format!("\"cache_salt\": \"{long}\"")).as_bytes()));
+    assert!(refused.starts_with("400 [cache_salt]") && refused.contains("129"), "{refused}");
+}
+
+#[test]
+fn tokenize_takes_text_or_a_conversation() {
+    use tokenize::TokenizeInput;
+    let piece = tokenize::parse(br#"{"prompt": "x", "add_special_tokens": false}"#).unwrap().input;
+    assert_eq!(piece, TokenizeInput::Piece("x".into()));
+    let prompt = tokenize::parse(br#"{"model": "m", "prompt": "x"}"#).unwrap();
+    assert_eq!(prompt.input, TokenizeInput::Prompt(Prompt::Text("x".into())));
+    assert_eq!(prompt.model.as_deref(), Some("m"));
+    let chat =
+        tokenize::parse(br#"{"messages": [{"role": "user", "content": "x"}]}"#).unwrap().input;
+    assert_eq!(chat, TokenizeInput::Prompt(Prompt::Chat(vec![Message::user("x")])));
+    for body in [
+        "{}",
+        r#"{"prompt": "x", "messages": [{"role": "user", "content": "x"}]}"#,
+        r#"{"prompt": 5}"#,
+    ] {
+        assert!(refusal(tokenize::parse(body.as_bytes())).starts_with("400 ["));
+    }
+    assert_eq!(tokenize::parse_detokenize(br#"{"tokens": [1, 2]}"#).unwrap().input, [1, 2]);
+    for body in ["{}", r#"{"tokens": "x"}"#, r#"{"tokens": [1, -1]}"#] {
+        assert!(refusal(tokenize::parse_detokenize(body.as_bytes())).starts_with("400 [tokens"));
+    }
+}
+
+#[test]
+fn cache_control_is_read_leniently() {
+    use std::time::Duration;
+    let read = CacheDirectives::parse;
+    assert_eq!(read("no-cache"), CacheDirectives { no_cache: true, ..Default::default() });
+    assert_eq!(
+        read("No-Store , max-age=\"60\", foo=bar"),
+        CacheDirectives {
+            no_store: true,
+            max_age: Some(Duration::from_secs(60)),
+            ..Default::default()
+        }
+    );
+    assert_eq!(read("max-age=-5, ,,="), CacheDirectives::default());
+    assert!(read("only-if-cached").only_if_cached);
+    assert!(!read("max-age=0").may_read() && read("max-age=1").may_read());
+    let both = read("max-age=5").and(read("max-age=3, no-store"));
+    assert_eq!((both.max_age, both.may_store()), (Some(Duration::from_secs(3)), false));
+}
+
+proptest! {
+    /// Whatever arrives, it is read or refused, and never more than that.
+    #[test]
+    fn no_body_panics(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = chat::parse(&body);
+        let _ = completion::parse(&body);
+        let _ = tokenize::parse(&body);
+    }
+
+    /// A known field with any JSON in it is read, or the refusal names it.
+    #[test]
+    fn any_value_is_read_or_named(field in prop::sample::select(&FIELDS[..]), value in any_json()) {
+        let body = chat_with(&format!("{field:?}: {value}"));
+        if let Err(error) = chat::parse(body.as_bytes()) {
+            prop_assert_eq!(error.status(), 400);
+            let named = error.field.unwrap_or_default();
+            prop_assert!(named.starts_with(field) || field.starts_with(&named), "{} for {}", named, field);
+            prop_assert!(!named.is_empty());
+        }
+    }
+}
+
+const FIELDS: [&str; 14] = [
+    "model",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop",
+    "logprobs",
+    "stream",
+    "stop_token_ids",
+    "cache_salt",
+    "ignore_eos",
+    "user",
+];
+
+fn any_json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        any::<bool>().prop_map(|b| b.to_string()),
+        any::<i64>().prop_map(|n| n.to_string()),
+        any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(|f| format!("{f:e}")),
+        "[a-z]{0,3}".prop_map(|s| format!("{s:?}")),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3)
+                .prop_map(|list| format!("[{}]", list.join(","))),
+            inner.prop_map(|value| format!("{{\"a\": {value}}}")),
+        ]
+    })
+}
