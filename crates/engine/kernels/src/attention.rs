@@ -12,12 +12,20 @@
 //! fixes. So it is all the same how rows are cut into tiles, how key blocks are spread over threads, and which
 //! pages of a block are looked at.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod exp2;
+#[cfg(target_arch = "x86_64")]
+mod kernel;
 mod merge;
 mod plan;
 mod run;
 mod scalar;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod vector;
 
 use crate::kvstore::check_rows;
 use crate::{Compute, Isa, KvStore, SeqRows};
@@ -71,9 +79,11 @@ pub fn attention(
     }
     let call = run::Call { store, layer: layer_in_block, seqs, q, q_heads, window, scale };
     match compute.isa() {
-        Isa::Scalar | Isa::Avx2 | Isa::Avx512 => {
-            run::run::<scalar::Scalar>(compute, &call, scratch, out)
-        }
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => run::run::<avx512::Avx512>(compute, &call, scratch, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => run::run::<avx2::Avx2>(compute, &call, scratch, out),
+        _ => run::run::<scalar::Scalar>(compute, &call, scratch, out),
     }
 }
 
