@@ -1,6 +1,6 @@
 //! The prefix cache: what its owner calls.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::call::{Call, State};
 use crate::config::{CacheConfig, ConfigError};
@@ -31,7 +31,7 @@ pub struct PrefixCache {
     calls: BTreeMap<CallId, Call>,
     /// For each running call that stores: the last node of its chain. Whoever matches up to there may find the next block being computed.
     tips: BTreeSet<(NodeId, CallId)>,
-    woken: VecDeque<CallId>,
+    woken: Vec<CallId>,
     promised: usize,
     /// Reused by every lookup.
     path: Vec<NodeId>,
@@ -49,7 +49,7 @@ impl PrefixCache {
             store: Store::new(&config),
             calls: BTreeMap::new(),
             tips: BTreeSet::new(),
-            woken: VecDeque::new(),
+            woken: Vec::new(),
             promised: 0,
             path: Vec::new(),
             runs: Vec::new(),

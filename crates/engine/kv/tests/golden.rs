@@ -4,8 +4,8 @@
 use std::num::NonZeroUsize;
 
 use tapri_kv::{
-    Admission, AdmitOptions, BlockId, CacheConfig, CallId, GroupIndex, GroupSpec, Moment, PrefixCache, PrefixHash, PromptKeys, Ready,
-    Root, RootParts,
+    Admission, AdmitOptions, BlockId, CacheConfig, CallId, GroupIndex, GroupSpec, Moment,
+    PrefixCache, PrefixHash, PromptKeys, Ready, Root, RootParts,
 };
 
 const NOW: Moment = Moment::START;
@@ -30,7 +30,9 @@ fn cache(blocks: usize, groups: Vec<GroupSpec>) -> PrefixCache {
 /// Admits a prompt and computes all of it; returns what it found and the blocks it was given.
 fn run(cache: &mut PrefixCache, call: u64, tokens: &[u32]) -> (Ready, Vec<u32>) {
     let call = CallId(call);
-    let Admission::Ready(ready) = cache.admit(call, tokens, &keys(), AdmitOptions::default(), NOW).unwrap() else {
+    let Admission::Ready(ready) =
+        cache.admit(call, tokens, &keys(), AdmitOptions::default(), NOW).unwrap()
+    else {
         panic!("there is room")
     };
     let mut fresh = Vec::new();
@@ -79,7 +81,9 @@ fn the_trace_of_vllms_hybrid_test() {
     let mut cache = cache(21, vec![GroupSpec::Full, window, window]);
     let (ready, fresh) = run(&mut cache, 0, &prompt(48, 7, 1000));
     assert_eq!((ready.start(), fresh), (0, (1..=12).collect()));
-    let tables = |cache: &PrefixCache, call| [0, 1, 2].map(|group| cache.table(CallId(call), GroupIndex(group)).to_vec());
+    let tables = |cache: &PrefixCache, call| {
+        [0, 1, 2].map(|group| cache.table(CallId(call), GroupIndex(group)).to_vec())
+    };
     assert_eq!(tables(&cache, 0), [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10, 11, 12]]);
 
     let (ready, fresh) = run(&mut cache, 1, &prompt(48, 5, 1001));
@@ -90,7 +94,10 @@ fn the_trace_of_vllms_hybrid_test() {
     // group, so that a logical block goes as a whole, and blocks that can't be hit (4, 8, 12 to 15) lead. Windows that were passed come next.
     cache.finish(CallId(0), NOW);
     cache.finish(CallId(1), NOW);
-    assert_eq!(queue(&cache), [15, 14, 13, 12, 8, 4, 16, 17, 18, 19, 20, 5, 9, 3, 7, 11, 2, 6, 10, 1]);
+    assert_eq!(
+        queue(&cache),
+        [15, 14, 13, 12, 8, 4, 16, 17, 18, 19, 20, 5, 9, 3, 7, 11, 2, 6, 10, 1]
+    );
     let (ready, fresh) = run(&mut cache, 2, &(5000..5080).collect::<Vec<_>>());
     assert_eq!((ready.hit, fresh), (0, vec![15, 14, 13, 12, 8, 4, 16, 17, 18, 19, 20, 5, 9, 3, 7]));
     // A whole logical block went (3 with its windows 7 and 11); its head is still there.
@@ -101,7 +108,9 @@ fn the_trace_of_vllms_hybrid_test() {
 #[test]
 fn prompts_around_a_block_boundary() {
     for (tokens, expected) in [(15, 0), (16, 0), (17, 16), (31, 16), (32, 16), (33, 32)] {
-        for block in [GroupSpec::Full, GroupSpec::Window { tokens: NonZeroUsize::new(512).unwrap() }] {
+        for block in
+            [GroupSpec::Full, GroupSpec::Window { tokens: NonZeroUsize::new(512).unwrap() }]
+        {
             let mut cache = cache(20, vec![block]);
             let prompt: Vec<u32> = (0..tokens).collect();
             let (ready, _) = run(&mut cache, 0, &prompt);

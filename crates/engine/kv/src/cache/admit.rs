@@ -181,7 +181,18 @@ impl PrefixCache {
 
     /// Calls whose wait is over, in the order in which they came; each is to be polled.
     pub fn drain_woken(&mut self) -> Vec<CallId> {
-        std::mem::take(&mut self.woken).into_iter().filter(|&id| self.is_waiting(id)).collect()
+        let mut woken = std::mem::take(&mut self.woken);
+        woken.retain(|id| {
+            self.calls.get(id).is_some_and(|call| call.state == State::Waiting && call.writer.is_none())
+        });
+        woken
+    }
+
+    /// Puts a call on the list of those to be polled, once.
+    pub(super) fn wake(&mut self, id: CallId) {
+        if !self.woken.contains(&id) {
+            self.woken.push(id);
+        }
     }
 
     /// Decides about a call that is in no list now. It may hold what it found while it waited.
@@ -249,6 +260,7 @@ impl PrefixCache {
         }
         call.started = now;
         call.hold(&mut self.store, chain, id);
+        call.touch(&mut self.store, 0, id);
         call.state = State::Running;
         call.hit_blocks = boundary;
         call.computed = boundary * self.config.block_tokens;

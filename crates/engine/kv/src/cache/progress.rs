@@ -113,7 +113,7 @@ impl PrefixCache {
             call.hold(&mut self.store, &chain[..have], waiter);
             if have == call.target {
                 call.writer = None;
-                self.woken.push_back(waiter);
+                self.wake(waiter);
             } else {
                 left.push(waiter);
             }

@@ -59,7 +59,7 @@ impl PrefixCache {
             if let Some(call) = self.calls.get_mut(&waiter) {
                 call.writer = None;
             }
-            self.woken.push_back(waiter);
+            self.wake(waiter);
         }
         let Some(call) = self.calls.get_mut(&id) else { return };
         if let Some(scope) = call.scope {
@@ -97,7 +97,7 @@ impl PrefixCache {
                 call.release(&mut self.store);
                 call.found = Some(0);
             }
-            self.woken.push_back(id);
+            self.wake(id);
         }
         let dropped = groups.clone().map(|group| self.store.pool.cached(group)).sum();
         let in_use = groups.map(|group| self.store.pool.used(group)).sum();
