@@ -6,13 +6,15 @@
 //!
 //! - quantised: block by block in ascending k, `sum = fma(float(dot) * weight scale, activation scale, sum)`, where `dot`
 //!   is the exact integer product of the block's 32 quants (any order gives the same), then, where the format has
-//!   minima, `sum = fma(minimum, scaled sum, sum)`. Where a format has a scale for each 16 k, the two dots are joined
-//!   first: `fma(float(dot of the last 16), scale, float(dot of the first 16) * scale)`.
+//!   minima, `sum = fma(minimum, scaled sum, sum)`. Where a format has a scale for each 16 k, each half of a block is such a step.
 //! - floats: `sum = fma(weight, activation, sum)` in ascending k.
 //!
 //! So a row's bits depend on that row and the matrix alone, and all instruction-set paths give the same bits.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod scalar;
+mod split;
 
 use crate::activations::Activations;
 use crate::compute::{Compute, Disjoint};
@@ -36,11 +38,21 @@ pub fn matmul(compute: &Compute, weights: &Weights, activations: &Activations, o
         return;
     }
     let output = Output { values: Disjoint::new(out), m, n };
-    match (compute.isa(), weights.quant()) {
-        (_, Quant::F32) => scalar::floats(compute, weights, activations.floats(), &output),
-        (Isa::Scalar | Isa::Avx2 | Isa::Avx512, _) => {
-            scalar::quantised(compute, weights, activations.blocks(), &output);
+    let float = weights.quant() == Quant::F32;
+    match compute.isa() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => {
+            // SAFETY: a `Compute` has only a path that the CPU has.
+            unsafe {
+                if float {
+                    avx512::floats(compute, weights, activations.floats(), &output);
+                } else {
+                    avx512::quantised(compute, weights, activations.blocks(), &output);
+                }
+            }
         }
+        _ if float => scalar::floats(compute, weights, activations.floats(), &output),
+        _ => scalar::quantised(compute, weights, activations.blocks(), &output),
     }
 }
 
@@ -67,6 +79,28 @@ impl Output<'_> {
         // SAFETY: a part of one row and panel, which is this thread's.
         let part = unsafe { self.values.slice(row * self.n + panel * PANEL, columns) };
         part.copy_from_slice(&values[..columns]);
+    }
+
+    /// As [`Output::store`], from a register.
+    ///
+    /// # Safety
+    /// As for `store`, and the CPU has AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn store_register(&self, row: usize, panel: usize, values: std::arch::x86_64::__m512) {
+        use std::arch::x86_64::{_mm512_mask_storeu_ps, _mm512_storeu_ps};
+        debug_assert!(row < self.m);
+        let columns = self.columns(panel);
+        // SAFETY: a part of one row and panel, which is this thread's; a masked store touches only its columns.
+        unsafe {
+            let part = self.values.slice(row * self.n + panel * PANEL, columns).as_mut_ptr();
+            if columns == PANEL {
+                _mm512_storeu_ps(part, values);
+            } else {
+                _mm512_mask_storeu_ps(part, (1 << columns) - 1, values);
+            }
+        }
     }
 }
 

@@ -39,13 +39,15 @@ fn add_block(weights: &Weights, unpacked: &Unpacked, row: &Block, sums: &mut [f3
     let [low, high] = dots(unpacked, row);
     let quant = weights.quant();
     for column in 0..PANEL {
-        let product = if has_half_scales(quant) {
-            let first = low[column] as f32 * unpacked.scales[0][column];
-            (high[column] as f32).mul_add(unpacked.scales[1][column], first)
-        } else {
-            (low[column] + high[column]) as f32 * unpacked.scales[0][column]
+        let mut add = |dot: i32, scale: f32| {
+            sums[column] = (dot as f32 * scale).mul_add(row.scale, sums[column]);
         };
-        sums[column] = product.mul_add(row.scale, sums[column]);
+        if has_half_scales(quant) {
+            add(low[column], unpacked.scales[0][column]);
+            add(high[column], unpacked.scales[1][column]);
+        } else {
+            add(low[column] + high[column], unpacked.scales[0][column]);
+        }
         if has_minima(quant) {
             sums[column] = unpacked.minima[column].mul_add(row.scaled_sum, sums[column]);
         }

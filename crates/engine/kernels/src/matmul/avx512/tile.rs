@@ -1,0 +1,164 @@
+//! Many rows: two panels unpacked into scratch, then tiles of up to 6 rows by 2 panels.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use super::unpack::{PAIR_BYTES, into_scratch};
+use super::with_format;
+use crate::activations::Block;
+use crate::matmul::{Output, split};
+use crate::quant::Quant;
+use crate::weights::Weights;
+use crate::weights::layout::BLOCK_BYTES;
+
+/// Rows of the largest tile: 6 x 2 integer sums and as many float ones, two groups of weights and a broadcast fill 27 of
+/// the 32 registers; 12 chains keep both ports busy over the instruction's 5 cycles.
+const MOST_ROWS: usize = 6;
+
+/// Two panels of the product (`2 * pair` and the next, if there is one) for a range of rows.
+///
+/// # Safety
+/// The CPU has the AVX-512 path, `rows` is `[out.m][blocks]`, `part` is inside `0..out.m`, and no other thread writes these
+/// rows of these panels.
+pub(super) unsafe fn pair<const MINIMA: bool, const HALVES: bool>(
+    weights: &Weights,
+    pair: usize,
+    rows: &[Block],
+    part: Range<usize>,
+    out: &Output<'_>,
+) {
+    let layout = weights.layout();
+    split::with_scratch(layout.blocks * PAIR_BYTES, |scratch| {
+        let scratch = scratch.as_mut_ptr();
+        let panels = 2 * pair..weights.panels().min(2 * pair + 2);
+        // Where there is no second panel its place holds whatever was there: it is computed and not stored.
+        for (place, panel) in panels.clone().enumerate() {
+            let panel = weights.panel(panel).as_ptr();
+            // SAFETY: a whole panel, and scratch for all its blocks.
+            unsafe { with_format!(layout.quant, into_scratch, (layout, panel, place, scratch)) };
+        }
+        let tiles = part.len().div_ceil(MOST_ROWS);
+        for tile in 0..tiles {
+            // Tiles of nearly equal height: a low one at the end would leave the ports idle.
+            let first = part.start + part.len() * tile / tiles;
+            let end = part.start + part.len() * (tile + 1) / tiles;
+            let run = match end - first {
+                1 => of_rows::<1, MINIMA, HALVES>,
+                2 => of_rows::<2, MINIMA, HALVES>,
+                3 => of_rows::<3, MINIMA, HALVES>,
+                4 => of_rows::<4, MINIMA, HALVES>,
+                5 => of_rows::<5, MINIMA, HALVES>,
+                _ => of_rows::<6, MINIMA, HALVES>,
+            };
+            // SAFETY: the rows are inside `rows`, the scratch holds all blocks, and the CPU has the path.
+            unsafe { run(layout.blocks, scratch, rows, first, panels.clone(), out) };
+        }
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+unsafe fn of_rows<const R: usize, const MINIMA: bool, const HALVES: bool>(
+    blocks: usize,
+    scratch: *const u8,
+    rows: &[Block],
+    first_row: usize,
+    panels: Range<usize>,
+    out: &Output<'_>,
+) {
+    let rows = rows[first_row * blocks..(first_row + R) * blocks].as_ptr();
+    let mut sums = [[_mm512_setzero_ps(); 2]; R];
+    for block in 0..blocks {
+        // SAFETY: the scratch has this block; the rows have R times `blocks`.
+        unsafe {
+            let weights = scratch.add(block * PAIR_BYTES);
+            let activations = rows.add(block);
+            let floats = weights.add(2 * BLOCK_BYTES);
+            let [scale, second] = [0, 64]
+                .map(|at| [0, 128].map(|place| _mm512_load_ps(floats.add(at + place).cast())));
+            let mut dots = [[_mm512_setzero_si512(); 2]; R];
+            for (row, dots) in dots.iter_mut().enumerate() {
+                let activations = &*activations.add(row * blocks);
+                let start = if HALVES { activations.start_low } else { activations.start };
+                *dots = [_mm512_set1_epi32(start); 2];
+            }
+            if HALVES {
+                add_groups::<R, 0, 4>(&mut dots, weights, activations, blocks);
+                add_products(&mut sums, &dots, scale, activations, blocks);
+                for (row, dots) in dots.iter_mut().enumerate() {
+                    let activations = &*activations.add(row * blocks);
+                    *dots = [_mm512_set1_epi32(activations.start - activations.start_low); 2];
+                }
+                add_groups::<R, 4, 8>(&mut dots, weights, activations, blocks);
+                add_products(&mut sums, &dots, second, activations, blocks);
+            } else {
+                add_groups::<R, 0, 8>(&mut dots, weights, activations, blocks);
+                add_products(&mut sums, &dots, scale, activations, blocks);
+            }
+            if MINIMA {
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let scaled_sum = _mm512_set1_ps((*activations.add(row * blocks)).scaled_sum);
+                    for (sum, minima) in sums.iter_mut().zip(second) {
+                        *sum = _mm512_fmadd_ps(minima, scaled_sum, *sum);
+                    }
+                }
+            }
+        }
+    }
+    for (row, sums) in sums.into_iter().enumerate() {
+        for (panel, sum) in panels.clone().zip(sums) {
+            // SAFETY: the row is one of the product's, and this part of it is this call's alone.
+            unsafe { out.store_register(first_row + row, panel, sum) };
+        }
+    }
+}
+
+/// Adds the exact products of groups `FROM` to `TO` of a block.
+///
+/// # Safety
+/// `weights` is a block of scratch, and `activations` points at R blocks, `stride` apart.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn add_groups<const R: usize, const FROM: usize, const TO: usize>(
+    dots: &mut [[__m512i; 2]; R],
+    weights: *const u8,
+    activations: *const Block,
+    stride: usize,
+) {
+    for group in FROM..TO {
+        // SAFETY: the caller's contract; a block has 8 groups.
+        unsafe {
+            let columns = [0, BLOCK_BYTES]
+                .map(|place| _mm512_load_si512(weights.add(place + group * 64).cast()));
+            for (row, dots) in dots.iter_mut().enumerate() {
+                let quants = (&raw const (*activations.add(row * stride)).quants).cast::<i32>();
+                let four = _mm512_set1_epi32(quants.add(group).read_unaligned());
+                for (dot, columns) in dots.iter_mut().zip(columns) {
+                    *dot = _mm512_dpbusd_epi32(*dot, columns, four);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the scaled products of a block (or half of it) to the sums.
+///
+/// # Safety
+/// `activations` points at R blocks, `stride` apart.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn add_products<const R: usize>(
+    sums: &mut [[__m512; 2]; R],
+    dots: &[[__m512i; 2]; R],
+    scale: [__m512; 2],
+    activations: *const Block,
+    stride: usize,
+) {
+    for (row, (sums, dots)) in sums.iter_mut().zip(dots).enumerate() {
+        // SAFETY: the caller's contract.
+        let row_scale = _mm512_set1_ps(unsafe { (*activations.add(row * stride)).scale });
+        for ((sum, dot), scale) in sums.iter_mut().zip(dots).zip(scale) {
+            let product = _mm512_mul_ps(_mm512_cvtepi32_ps(*dot), scale);
+            *sum = _mm512_fmadd_ps(product, row_scale, *sum);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! One block of a panel into registers: 8 groups of unsigned bytes (quant plus 128), scales and minima as f32.
+
+use std::arch::x86_64::*;
+
+use crate::weights::layout::{BLOCK_BYTES, Layout, SUPER};
+
+/// The formats as constants for generic kernels.
+pub(super) const Q4_1: u8 = 0;
+pub(super) const Q5_0: u8 = 1;
+pub(super) const Q8_0: u8 = 2;
+pub(super) const Q4_K: u8 = 3;
+pub(super) const Q6_K: u8 = 4;
+
+/// What [`super::super::scalar`] calls an unpacked block, in registers.
+pub(super) struct Registers {
+    pub(super) groups: [__m512i; 8],
+    /// For the first 16 k and the last; the same but for Q6_K.
+    pub(super) scales: [__m512; 2],
+    /// Zero where the format has none.
+    pub(super) minima: __m512,
+}
+
+/// Reads block `block` of a panel of format `F`.
+///
+/// # Safety
+/// `panel` has `layout.panel_bytes` bytes on a 64-byte boundary, and the block is inside it.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+pub(super) unsafe fn block<const F: u8>(
+    layout: &Layout,
+    panel: *const u8,
+    block: usize,
+) -> Registers {
+    // SAFETY: every offset is one of the layout's, so inside the panel (the caller's contract).
+    unsafe {
+        let quants = panel.add(block * layout.quants_step);
+        let high = panel.add(layout.high + block * layout.high_step);
+        let scales = panel.add(layout.scales + block * layout.scales_step);
+        let supers = panel.add(layout.supers + block / SUPER * layout.supers_step);
+        let zero = _mm512_setzero_ps();
+        match F {
+            Q4_1 => {
+                let scale = halves(scales);
+                Registers {
+                    groups: nibbles::<0x80>(quants),
+                    scales: [scale, scale],
+                    minima: halves(scales.add(32)),
+                }
+            }
+            Q5_0 => {
+                let scale = halves(scales);
+                let groups = fifth_bits(nibbles::<0x70>(quants), high);
+                Registers { groups, scales: [scale, scale], minima: zero }
+            }
+            Q8_0 => {
+                let scale = halves(scales);
+                Registers { groups: bytes(quants), scales: [scale, scale], minima: zero }
+            }
+            Q4_K => {
+                let scale = _mm512_mul_ps(halves(supers), unsigned(scales));
+                let minima = _mm512_mul_ps(halves(supers.add(32)), unsigned(scales.add(16)));
+                // The sign of a product is exact, so this is the negated minimum.
+                let minima = _mm512_xor_ps(minima, _mm512_set1_ps(-0.0));
+                Registers { groups: nibbles::<0x80>(quants), scales: [scale, scale], minima }
+            }
+            _ => {
+                let d = halves(supers);
+                let low = _mm512_mul_ps(d, signed(scales));
+                let last = _mm512_mul_ps(d, signed(scales.add(16)));
+                let groups = bit_pairs(nibbles::<0x00>(quants), high);
+                Registers { groups, scales: [low, last], minima: zero }
+            }
+        }
+    }
+}
+
+/// 16 f16 as f32.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn halves(at: *const u8) -> __m512 {
+    // SAFETY: the caller has 32 bytes there.
+    unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
+}
+
+/// 16 unsigned bytes as f32.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn unsigned(at: *const u8) -> __m512 {
+    // SAFETY: the caller has 16 bytes there.
+    unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()))) }
+}
+
+/// 16 signed bytes as f32.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn signed(at: *const u8) -> __m512 {
+    // SAFETY: the caller has 16 bytes there.
+    unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast()))) }
+}
+
+/// 8 groups as they are.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn bytes(at: *const u8) -> [__m512i; 8] {
+    let mut groups = [_mm512_setzero_si512(); 8];
+    for (group, register) in groups.iter_mut().enumerate() {
+        // SAFETY: the caller has 512 bytes there.
+        *register = unsafe { _mm512_loadu_si512(at.add(group * 64).cast()) };
+    }
+    groups
+}
+
+/// 8 groups of nibbles, each with the bits of `HIGH` set above it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn nibbles<const HIGH: u8>(at: *const u8) -> [__m512i; 8] {
+    let low = _mm512_set1_epi8(15);
+    let high = _mm512_set1_epi8(HIGH as i8);
+    let mut groups = [_mm512_setzero_si512(); 8];
+    for group in 0..4 {
+        // SAFETY: the caller has 256 bytes there.
+        let both = unsafe { _mm512_loadu_si512(at.add(group * 64).cast()) };
+        // (both & low) | high: with a = 0xf0, b = 0xcc, c = 0xaa that is the truth table 0xea.
+        groups[group] = _mm512_ternarylogic_epi32::<0xea>(both, low, high);
+        let upper = _mm512_srli_epi32::<4>(both);
+        groups[group + 4] = _mm512_ternarylogic_epi32::<0xea>(upper, low, high);
+    }
+    groups
+}
+
+/// Adds 16 where the fifth bit is set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn fifth_bits(mut groups: [__m512i; 8], at: *const u8) -> [__m512i; 8] {
+    let sixteen = _mm512_set1_epi8(16);
+    for (group, register) in groups.iter_mut().enumerate() {
+        // SAFETY: the caller has 64 bytes there.
+        let mask = unsafe { at.cast::<u64>().add(group).read_unaligned() };
+        *register = _mm512_mask_add_epi8(*register, mask, *register, sixteen);
+    }
+    groups
+}
+
+/// Puts two bits above each nibble, then adds 96 (an offset of 32 becomes one of 128).
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn bit_pairs(mut groups: [__m512i; 8], at: *const u8) -> [__m512i; 8] {
+    let pair = _mm512_set1_epi8(0x30);
+    let offset = _mm512_set1_epi8(96);
+    for run in 0..2 {
+        // SAFETY: the caller has 128 bytes there.
+        let pairs = unsafe { _mm512_loadu_si512(at.add(run * 64).cast()) };
+        let moved = [
+            _mm512_slli_epi32::<4>(pairs),
+            _mm512_slli_epi32::<2>(pairs),
+            pairs,
+            _mm512_srli_epi32::<2>(pairs),
+        ];
+        for (group, moved) in moved.into_iter().enumerate() {
+            let register = &mut groups[run * 4 + group];
+            // register | (moved & pair): with a = 0xf0, b = 0xcc, c = 0xaa that is the truth table 0xf8.
+            let whole = _mm512_ternarylogic_epi32::<0xf8>(*register, moved, pair);
+            *register = _mm512_add_epi8(whole, offset);
+        }
+    }
+    groups
+}
+
+/// Bytes of a block of two panels in scratch: both panels' groups, then for each panel two registers of floats (the scales
+/// and the minima, or the two scales).
+pub(super) const PAIR_BYTES: usize = 2 * BLOCK_BYTES + 4 * 64;
+
+/// Unpacks a panel into its place (0 or 1) in scratch, `[blocks][PAIR_BYTES]`.
+///
+/// # Safety
+/// As for [`block`], and the scratch has `PAIR_BYTES` for each block on a 64-byte boundary.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+pub(super) unsafe fn into_scratch<const F: u8>(
+    layout: &Layout,
+    panel: *const u8,
+    place: usize,
+    scratch: *mut u8,
+) {
+    for index in 0..layout.blocks {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let unpacked = block::<F>(layout, panel, index);
+            let to = scratch.add(index * PAIR_BYTES);
+            for (group, register) in unpacked.groups.into_iter().enumerate() {
+                _mm512_store_si512(to.add(place * BLOCK_BYTES + group * 64).cast(), register);
+            }
+            let floats = to.add(2 * BLOCK_BYTES + place * 128);
+            _mm512_store_ps(floats.cast(), unpacked.scales[0]);
+            let second = if F == Q6_K { unpacked.scales[1] } else { unpacked.minima };
+            _mm512_store_ps(floats.add(64).cast(), second);
+        }
+    }
+}
