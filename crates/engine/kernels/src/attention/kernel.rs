@@ -88,14 +88,15 @@ unsafe fn score<V: Vector, const R: usize, const W: usize>(
         let mut sums = [[V::splat(0.0); W]; R];
         for pair in 0..d / 2 {
             let k: [(V, V); W] = from_fn(|w| V::load_pairs(keys[w].add(pair * 2 * TILE_TOKENS)));
+            let q = q.add(pair * 2 * R);
             for (r, sums) in sums.iter_mut().enumerate() {
-                let q = V::splat(*q.add(r * d + 2 * pair));
+                let q = V::splat(*q.add(r));
                 for (sum, k) in sums.iter_mut().zip(&k) {
                     *sum = q.mul_add(k.0, *sum);
                 }
             }
             for (r, sums) in sums.iter_mut().enumerate() {
-                let q = V::splat(*q.add(r * d + 2 * pair + 1));
+                let q = V::splat(*q.add(R + r));
                 for (sum, k) in sums.iter_mut().zip(&k) {
                     *sum = q.mul_add(k.1, *sum);
                 }

@@ -30,7 +30,7 @@ impl AttnScratch {
 /// One thread's memory for one item.
 #[derive(Debug, Default)]
 struct ThreadScratch {
-    /// `[rows of the item, head_dim]`, scaled.
+    /// The item's queries; see `Worker::pack_queries`.
     q: Vec<f32>,
     softmax: Vec<Softmax>,
     fresh: Option<Fresh>,
@@ -197,12 +197,12 @@ impl Worker<'_> {
     ) {
         let head_dim = self.call.store.layout().head_dim;
         let rows = &self.item.rows;
-        self.scale_queries(&mut scratch.q);
+        let tiles = rows.len().div_ceil(K::ROWS);
+        self.pack_queries(tiles, &mut scratch.q);
         let fresh = match &mut scratch.fresh {
             Some(fresh) if fresh.out.len() == MAX_ROWS * head_dim => fresh,
             other => other.insert(Fresh::new(head_dim)),
         };
-        let tiles = rows.len().div_ceil(K::ROWS);
         let mut ranges: [Range<usize>; MAX_ROWS] = Default::default();
         for block in self.item.blocks.clone() {
             let pages = self.pages(block);
@@ -238,14 +238,22 @@ impl Worker<'_> {
         }
     }
 
-    /// The item's query rows, times the scale and log2(e): scores are then exponents of 2.
-    fn scale_queries(&self, q: &mut Vec<f32>) {
+    /// The item's queries, times the scale and log2(e): scores are then exponents of 2. Tile after tile, each `[head_dim, rows]`.
+    fn pack_queries(&self, tiles: usize, packed: &mut Vec<f32>) {
         let head_dim = self.call.store.layout().head_dim;
         let factor = self.call.scale * std::f32::consts::LOG2_E;
-        q.clear();
-        for row in self.item.rows.clone() {
-            let at = out_offset(self.call, self.shape, self.unit, row);
-            q.extend(self.call.q[at..at + head_dim].iter().map(|x| x * factor));
+        let rows = &self.item.rows;
+        packed.resize(rows.len() * head_dim, 0.0);
+        for tile in 0..tiles {
+            let part = even(rows.len(), tiles, tile);
+            let packed = &mut packed[part.start * head_dim..part.end * head_dim];
+            for (index, row) in part.clone().enumerate() {
+                let at = out_offset(self.call, self.shape, self.unit, rows.start + row);
+                let q = &self.call.q[at..at + head_dim];
+                for (to, q) in packed[index..].iter_mut().step_by(part.len()).zip(q) {
+                    *to = q * factor;
+                }
+            }
         }
     }
 

@@ -28,11 +28,12 @@ impl Kernel for Scalar {
 }
 
 fn score(tile: &Tile<'_>, row: usize, scores: &mut [f32]) {
-    let q = &tile.q[row * tile.head_dim..(row + 1) * tile.head_dim];
+    let rows = tile.visible.len();
     for page in tile.used.clone() {
         let mut sums = [0.0_f32; TILE_TOKENS];
         let keys = &tile.pages[page][..TILE_TOKENS * tile.head_dim];
-        for (q, keys) in q.chunks_exact(2).zip(keys.chunks_exact(2 * TILE_TOKENS)) {
+        for (q, keys) in tile.q.chunks_exact(2 * rows).zip(keys.chunks_exact(2 * TILE_TOKENS)) {
+            let q = [q[row], q[rows + row]];
             for (sum, key) in sums.iter_mut().zip(keys.chunks_exact(2)) {
                 *sum = (*sum + q[0] * from_bf16(key[0])) + q[1] * from_bf16(key[1]);
             }

@@ -17,7 +17,7 @@ pub(super) const SCORE_STRIDE: usize = KEY_BLOCK + 16;
 
 /// Some rows and one key block of one KV head.
 pub(super) struct Tile<'a> {
-    /// `[rows, head_dim]`, scaled for scores in units of log2.
+    /// `[head_dim, rows]`, scaled for scores in units of log2: with the rows side by side a kernel reads them at fixed offsets.
     pub(super) q: &'a [f32],
     pub(super) head_dim: usize,
     /// For each page of the block its K and V (see [`KvStore`](crate::KvStore)). Only those in `used` are filled.
