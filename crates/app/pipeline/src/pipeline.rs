@@ -62,7 +62,7 @@ impl Pipeline {
         if directives.only_if_cached && !admission.reuse.stop.is_whole() {
             return Err(not_cached(&admission.reuse));
         }
-        Ok(Running::new(admission, events))
+        Ok(Running::new(admission, directives, events))
     }
 
     /// The token ids a prompt becomes, exactly those that [`Pipeline::start`] would have the model read.
@@ -96,12 +96,7 @@ impl Pipeline {
 fn not_cached(reuse: &tapri_api::Reuse) -> ApiError {
     ApiError::new(
         ErrorKind::NotCached,
-        format!(
-            "{} of {} prompt tokens are cached ({})",
-            reuse.cached,
-            reuse.prompt,
-            reuse.stop
-        ),
+        format!("{} of {} prompt tokens are cached ({})", reuse.cached, reuse.prompt, reuse.stop),
     )
     .code("not_cached")
     .hint("Send the call without `Cache-Control: only-if-cached` to have the rest computed")

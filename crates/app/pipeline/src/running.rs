@@ -1,23 +1,34 @@
 //! A call on its way.
 
-use tapri_api::{Admission, CallEvent};
+use tapri_api::cache_status::Member;
+use tapri_api::{Admission, CacheDirectives, CacheStatus, CallEvent};
 use tapri_upstream::CallStream;
 
 /// A call that was admitted. Dropping it cancels it.
 #[derive(Debug)]
 pub struct Running {
     admission: Admission,
+    directives: CacheDirectives,
     events: CallStream,
 }
 
 impl Running {
-    pub(crate) fn new(admission: Admission, events: CallStream) -> Self {
-        Running { admission, events }
+    pub(crate) fn new(
+        admission: Admission,
+        directives: CacheDirectives,
+        events: CallStream,
+    ) -> Self {
+        Running { admission, directives, events }
     }
 
     /// What was known when it was admitted.
     pub fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// What each cache on the way did, the one nearest the model first.
+    pub fn cache_status(&self) -> CacheStatus {
+        CacheStatus(vec![Member::prefix(&self.admission.reuse, self.directives)])
     }
 
     /// What comes after the admission; `None` after `Finished` or `Failed`. Can be dropped while it waits

@@ -1,1 +1,28 @@
-//! HTTP routes, metrics and limits.
+//! Tapri over HTTP: routes, metrics and limits in front of the [`Pipeline`](tapri_pipeline::Pipeline).
+//!
+//! [`bind`] takes the port, so that a port in use is known before a model is loaded; [`Bound::run`] serves until
+//! it is told to stop. Nothing is printed here: the command line says where it listens.
+//!
+//! Invariants:
+//! - A client that leaves cancels its call: whatever holds a running call is dropped with the connection.
+//! - A call's headers are sent when it is admitted, so an error before that has its own status, and
+//!   `Cache-Status` can say what was reused, streaming or not.
+//! - No text of a prompt or an answer reaches the log.
+//!
+//! Map: [`config`] what can be set; [`serve`](mod@serve) listening and stopping; `routes` one file for each group
+//! of paths; `body` reading a request; `reply` headers and errors; [`metrics`] what `/metrics` shows; `meter`
+//! the measuring of one call; `log_line` the line every ten seconds.
+
+mod body;
+pub mod config;
+mod log_line;
+mod meter;
+pub mod metrics;
+mod reply;
+mod routes;
+pub mod serve;
+
+pub use config::ServerConfig;
+pub use metrics::Metrics;
+pub use routes::{App, router};
+pub use serve::{Bound, ServeError, bind, serve};

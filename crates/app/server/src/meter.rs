@@ -1,0 +1,75 @@
+//! The measuring of one call, from its submission to its end, however it ends.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tapri_api::{CallEvent, Finish, FinishReason};
+
+use crate::metrics::{Ending, Metrics};
+
+/// Sees every event of a call. A call whose meter is dropped before its last event was left by its client.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    metrics: Arc<Metrics>,
+    last_token: Option<Instant>,
+    ended: bool,
+}
+
+impl Meter {
+    /// Begins with a call.
+    pub(crate) fn begin(metrics: Arc<Metrics>) -> Self {
+        Meter { metrics, last_token: None, ended: false }
+    }
+
+    /// Sees an event.
+    pub(crate) fn see(&mut self, event: &CallEvent) {
+        match event {
+            CallEvent::Token(_) => {
+                let now = Instant::now();
+                if let Some(last) = self.last_token.replace(now) {
+                    self.metrics.inter_token.observe((now - last).as_secs_f64());
+                }
+            }
+            CallEvent::Finished(finish) => self.finished(finish),
+            CallEvent::Failed(_) => self.failed(),
+            CallEvent::Admitted(_) | CallEvent::Prefill { .. } => {}
+        }
+    }
+
+    fn finished(&mut self, finish: &Finish) {
+        let metrics = &self.metrics;
+        let timings = &finish.timings;
+        metrics.queue.observe(timings.queued.as_secs_f64());
+        metrics.end_to_end.observe(timings.total.as_secs_f64());
+        if let Some(first) = timings.first_token {
+            metrics.time_to_first_token.observe(first.as_secs_f64());
+        }
+        if finish.usage.answer > 1 {
+            metrics
+                .time_per_token
+                .observe(timings.decode.as_secs_f64() / (finish.usage.answer - 1) as f64);
+        }
+        self.end(match finish.reason {
+            FinishReason::Stop => Ending::Stop,
+            FinishReason::Length => Ending::Length,
+        });
+    }
+
+    /// The call ended with an error.
+    pub(crate) fn failed(&mut self) {
+        self.end(Ending::Error);
+    }
+
+    fn end(&mut self, ending: Ending) {
+        self.ended = true;
+        self.metrics.ended(ending);
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(Ending::Abort);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The paths, and what they share.
+
+mod generate;
+mod models;
+mod operate;
+mod tokenize;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use axum::routing::{get, post};
+use tapri_api::{ApiError, ErrorKind};
+use tapri_pipeline::Pipeline;
+
+use crate::metrics::Metrics;
+use crate::{ServerConfig, reply};
+
+/// What every route can reach. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pipeline: Pipeline,
+    metrics: Arc<Metrics>,
+    body_limit: usize,
+    hide_cached: bool,
+    stopping: AtomicBool,
+}
+
+impl App {
+    /// An application on a pipeline.
+    pub fn new(config: &ServerConfig, pipeline: Pipeline) -> Self {
+        let metrics = Arc::new(Metrics::new(&pipeline));
+        App {
+            inner: Arc::new(Inner {
+                pipeline,
+                metrics,
+                body_limit: config.body_limit,
+                hide_cached: config.hide_cached_tokens,
+                stopping: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// From now on `/health` says that no more calls should come.
+    pub(crate) fn set_stopping(&self) {
+        self.inner.stopping.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.inner.stopping.load(Ordering::Relaxed)
+    }
+
+    fn pipeline(&self) -> &Pipeline {
+        &self.inner.pipeline
+    }
+
+    /// The answer, or the error in OpenAI's shape.
+    fn respond(&self, result: Result<Response<Body>, ApiError>) -> Response<Body> {
+        result.unwrap_or_else(|error| {
+            self.inner.metrics.refused(error.status());
+            if error.kind == ErrorKind::Internal {
+                tracing::error!(code = error.code, "a call failed: {}", error.message);
+            }
+            reply::error(&error)
+        })
+    }
+}
+
+/// All the paths of an application, for a server or a test.
+pub fn router(app: App) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(generate::chat))
+        .route("/v1/completions", post(generate::completion))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::one))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/detokenize", post(tokenize::detokenize))
+        .route("/health", get(operate::health))
+        .route("/metrics", get(operate::metrics))
+        .method_not_allowed_fallback(wrong_method)
+        .fallback(no_such_path)
+        .with_state(app)
+}
+
+async fn no_such_path(State(app): State<App>, request: Request) -> Response<Body> {
+    let error = ApiError::new(ErrorKind::NotFound, format!("There is no path {}", request.uri().path()))
+        .code("path_not_found")
+        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health and /metrics");
+    app.respond(Err(error))
+}
+
+async fn wrong_method(State(app): State<App>, request: Request) -> Response<Body> {
+    let message = format!("{} is not a method of {}", request.method(), request.uri().path());
+    let hint = match request.uri().path() {
+        path if path.starts_with("/v1/models") || path == "/health" || path == "/metrics" => {
+            "Use GET"
+        }
+        _ => "Use POST",
+    };
+    app.respond(Err(ApiError::new(ErrorKind::Method, message)
+        .code("method_not_allowed")
+        .hint(hint)))
+}

@@ -1,0 +1,186 @@
+//! `/v1/chat/completions` and `/v1/completions`.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Response, header};
+use tapri_api::openai::{self, Chunks, Format, Head};
+use tapri_api::{ApiError, CacheDirectives, CallEvent, ErrorKind};
+use tapri_pipeline::Running;
+
+use super::App;
+use crate::meter::Meter;
+use crate::{body, reply};
+
+/// How long a stream may be silent before a comment says that it still lives: proxies tend to cut at a minute.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// `POST /v1/chat/completions`.
+pub(super) async fn chat(State(app): State<App>, request: Request) -> Response<Body> {
+    generate(app, Format::Chat, request).await
+}
+
+/// `POST /v1/completions`.
+pub(super) async fn completion(State(app): State<App>, request: Request) -> Response<Body> {
+    generate(app, Format::Text, request).await
+}
+
+async fn generate(app: App, format: Format, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let read = async {
+        let bytes = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
+        match format {
+            Format::Chat => openai::chat::parse(&bytes),
+            Format::Text => openai::completion::parse(&bytes),
+        }
+    };
+    let mut request = match read.await {
+        Ok(request) => request,
+        Err(error) => return app.respond(Err(error)),
+    };
+    request.call.cache = cache_directives(&parts.headers);
+    let id = request.call.id;
+    let result = answer(&app, format, request).await;
+    let mut response = app.respond(result);
+    reply::request_id(response.headers_mut(), id);
+    response
+}
+
+async fn answer(
+    app: &App,
+    format: Format,
+    request: openai::Request,
+) -> Result<Response<Body>, ApiError> {
+    let pipeline = app.pipeline();
+    let card = pipeline.model(request.call.model.as_deref())?;
+    let id = request.call.id;
+    let hide_cached = app.inner.hide_cached;
+    let head = Head {
+        format,
+        id: Head::answer_id(format, id),
+        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        // The name that was asked for, be it another name of the model.
+        model: request.call.model.clone().unwrap_or_else(|| card.id.clone()),
+        fingerprint: format!("fp_{}", card.fingerprint),
+        hide_cached,
+    };
+    let mut meter = Meter::begin(Arc::clone(&app.inner.metrics));
+    let running = pipeline.start(request.call).await.inspect_err(|_| meter.failed())?;
+    let admission = running.admission();
+    tracing::debug!(
+        call = %id,
+        prompt = admission.reuse.prompt,
+        cached = admission.reuse.cached,
+        joined = admission.reuse.joined,
+        stop = %admission.reuse.stop,
+        other_scope = admission.reuse.other_scope,
+        "admitted"
+    );
+    let mut headers = HeaderMap::new();
+    let status = (!hide_cached).then(|| running.cache_status());
+    reply::call_headers(&mut headers, id, status.as_ref(), admission.template);
+    let mut response = if request.stream {
+        stream(running, meter, Chunks::new(head, request.include_usage))
+    } else {
+        whole(running, meter, openai::Body::new(head)).await?
+    };
+    response.headers_mut().extend(headers);
+    Ok(response)
+}
+
+async fn whole(
+    mut running: Running,
+    mut meter: Meter,
+    mut body: openai::Body,
+) -> Result<Response<Body>, ApiError> {
+    while let Some(event) = running.next().await {
+        meter.see(&event);
+        if let CallEvent::Failed(error) = event {
+            return Err(error);
+        }
+        if let Some(body) = body.event(&event) {
+            return Ok(reply::json(body));
+        }
+    }
+    Err(ApiError::new(ErrorKind::Internal, "The call ended without a last event"))
+}
+
+fn stream(running: Running, meter: Meter, chunks: Chunks) -> Response<Body> {
+    let first = chunks.first();
+    let state = Stream { running, meter, chunks, first, ended: false };
+    let frames = futures_util::stream::unfold(state, |mut state| async move {
+        let frame = state.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(frame), state))
+    });
+    let mut response = reply::typed("text/event-stream", Body::from_stream(frames));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// A streamed answer; dropped when the client leaves, which cancels the call.
+struct Stream {
+    running: Running,
+    meter: Meter,
+    chunks: Chunks,
+    /// Sent together with the first text, so that a client that times its first chunk times the first token.
+    first: Option<String>,
+    ended: bool,
+}
+
+impl Stream {
+    /// The next bytes to send; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.ended {
+            let Ok(event) = tokio::time::timeout(KEEP_ALIVE, self.running.next()).await else {
+                return Some(Bytes::from_static(b": still at it\n\n"));
+            };
+            let event = event?;
+            self.meter.see(&event);
+            let frame = self.frame(&event);
+            if !frame.is_empty() {
+                return Some(Bytes::from(frame));
+            }
+        }
+        None
+    }
+
+    fn frame(&mut self, event: &CallEvent) -> String {
+        let mut frame = String::new();
+        let mut push = |data: &str| {
+            frame.push_str("data: ");
+            frame.push_str(data);
+            frame.push_str("\n\n");
+        };
+        if let CallEvent::Failed(error) = event {
+            // The stream ends without `[DONE]`: what came is not a whole answer.
+            tracing::debug!(code = error.code, "a stream failed: {}", error.message);
+            push(&openai::error::render(error));
+            self.ended = true;
+            return frame;
+        }
+        let chunks = self.chunks.event(event);
+        if !chunks.is_empty() {
+            if let Some(first) = self.first.take() {
+                push(&first);
+            }
+            chunks.iter().for_each(|chunk| push(chunk));
+        }
+        if matches!(event, CallEvent::Finished(_)) {
+            push("[DONE]");
+            self.ended = true;
+        }
+        frame
+    }
+}
+
+/// All `Cache-Control` lines of a request together.
+fn cache_directives(headers: &HeaderMap) -> CacheDirectives {
+    headers
+        .get_all(header::CACHE_CONTROL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .map(CacheDirectives::parse)
+        .fold(CacheDirectives::default(), CacheDirectives::and)
+}
