@@ -1,0 +1,182 @@
+//! The order of a prompt: from what never changes to what always does, so that each question's prompt begins
+//! like the last one's for as long as it can.
+//!
+//! ```text
+//! instructions, tools, file      the same for every question
+//! earlier turns                  grow at their end
+//! retrieved paragraphs           differ from question to question
+//! time and user                  differ from call to call
+//! question                       always new
+//! ```
+
+use tapri_pipeline::api::{Message, Prompt, Stop};
+
+/// How the parts become a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Messages, for a model that is tuned to answer and has a chat template.
+    Chat,
+    /// Plain text that a base model goes on from: the file, then questions and answers.
+    Completion,
+}
+
+/// A question that was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// What was asked.
+    pub question: String,
+    /// What came back.
+    pub answer: String,
+}
+
+/// The parts of a prompt, in their order. Empty ones are left out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Parts<'a> {
+    /// What the model is to do.
+    pub instructions: &'a str,
+    /// What it may call.
+    pub tools: &'a str,
+    /// The document.
+    pub file: &'a str,
+    /// Earlier questions and answers, oldest first.
+    pub turns: &'a [Turn],
+    /// Paragraphs found for this question.
+    pub retrieved: &'a [String],
+    /// The time, the user's name: whatever is true for this call alone.
+    pub moment: &'a str,
+    /// The question.
+    pub question: &'a str,
+}
+
+/// The instructions of a chat about a file.
+pub(crate) const INSTRUCTIONS: &str = "Answer questions about the document below. Use only what it says, and answer \
+                                       in one or two short sentences.";
+
+impl Layout {
+    /// The prompt.
+    pub fn prompt(self, parts: &Parts<'_>) -> Prompt {
+        match self {
+            Layout::Chat => Prompt::Chat(messages(parts)),
+            Layout::Completion => Prompt::Text(completion(parts)),
+        }
+    }
+
+    /// What ends an answer, besides the model's own end.
+    pub fn stop(self) -> Stop {
+        match self {
+            Layout::Chat => Stop::default(),
+            // A base model would go on with a question of its own; an answer is one line.
+            Layout::Completion => Stop { strings: vec!["\n".to_owned(), "Question:".to_owned()], ..Stop::default() },
+        }
+    }
+
+    /// The answer, as the next turn should carry it.
+    pub fn tidy(self, answer: &str) -> &str {
+        answer.trim()
+    }
+}
+
+fn joined(parts: &[&str]) -> String {
+    let kept: Vec<_> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    kept.join("\n\n")
+}
+
+fn messages(parts: &Parts<'_>) -> Vec<Message> {
+    let mut messages = Vec::with_capacity(2 + 2 * parts.turns.len());
+    let file = if parts.file.is_empty() { String::new() } else { format!("Document:\n{}", parts.file) };
+    let fixed = joined(&[parts.instructions, parts.tools, &file]);
+    if !fixed.is_empty() {
+        messages.push(Message::system(fixed));
+    }
+    for turn in parts.turns {
+        messages.push(Message::user(turn.question.clone()));
+        messages.push(Message::assistant(turn.answer.clone()));
+    }
+    messages.push(Message::user(joined(&[&parts.retrieved.join("\n\n"), parts.moment, parts.question])));
+    messages
+}
+
+fn completion(parts: &Parts<'_>) -> String {
+    let mut text = joined(&[parts.instructions, parts.tools, parts.file]);
+    let mut add = |part: &str| {
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(part);
+    };
+    for turn in parts.turns {
+        add(&format!("Question: {}\nAnswer: {}", turn.question, turn.answer));
+    }
+    for paragraph in parts.retrieved {
+        add(paragraph);
+    }
+    if !parts.moment.is_empty() {
+        add(parts.moment);
+    }
+    add(&format!("Question: {}\nAnswer:", parts.question));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_part<'a>(turns: &'a [Turn], retrieved: &'a [String]) -> Parts<'a> {
+        Parts {
+            instructions: "<instructions>",
+            tools: "<tools>",
+            file: "<file>",
+            turns,
+            retrieved,
+            moment: "<moment>",
+            question: "<question>",
+        }
+    }
+
+    const ORDER: [&str; 8] = [
+        "<instructions>",
+        "<tools>",
+        "<file>",
+        "<earlier question>",
+        "<earlier answer>",
+        "<retrieved>",
+        "<moment>",
+        "<question>",
+    ];
+
+    #[test]
+    fn from_what_never_changes_to_what_always_does() {
+        let turns = [Turn { question: "<earlier question>".into(), answer: "<earlier answer>".into() }];
+        let retrieved = ["<retrieved>".to_owned()];
+        let parts = every_part(&turns, &retrieved);
+        for layout in [Layout::Chat, Layout::Completion] {
+            let text = match layout.prompt(&parts) {
+                Prompt::Text(text) => text,
+                Prompt::Chat(messages) => messages.iter().map(Message::text).collect::<Vec<_>>().join("\n"),
+                Prompt::Tokens(_) => unreachable!(),
+            };
+            let places: Vec<_> = ORDER.iter().map(|part| text.find(part).map_or(usize::MAX, |at| at)).collect();
+            assert!(places.is_sorted() && places[7] < usize::MAX, "{layout:?}: {places:?} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_next_prompt_begins_with_the_whole_last_turn() {
+        let turns = [Turn { question: "q1".into(), answer: "a1".into() }];
+        let before = Parts { file: "f", question: "q1", ..Parts::default() };
+        let after = Parts { file: "f", turns: &turns, question: "q2", ..Parts::default() };
+        let (Prompt::Text(before), Prompt::Text(after)) =
+            (Layout::Completion.prompt(&before), Layout::Completion.prompt(&after))
+        else {
+            unreachable!()
+        };
+        assert!(after.starts_with(&format!("{before} a1")), "{after}");
+    }
+
+    #[test]
+    fn parts_that_are_empty_leave_no_trace() {
+        let parts = Parts { question: "q", ..Parts::default() };
+        assert_eq!(Layout::Completion.prompt(&parts), Prompt::Text("Question: q\nAnswer:".into()));
+        assert_eq!(Layout::Chat.prompt(&parts), Prompt::Chat(vec![Message::user("q")]));
+    }
+}
