@@ -1,0 +1,95 @@
+//! Byte-level BPE ("gpt2" in GGUF): text is cut into words, each byte of a word is a symbol, and neighbours are merged
+//! in the order of a list of rules.
+
+use hashbrown::HashMap;
+use tapri_gguf::{Metadata, TokenId};
+
+use crate::{
+    TokenizerError,
+    cache::FragmentCache,
+    merge::{Merger, Rules},
+    vocab::Vocab,
+};
+
+mod alphabet;
+mod words;
+
+pub(crate) use alphabet::decode;
+use words::PreTokenizer;
+
+#[derive(Debug)]
+pub(crate) struct Bpe {
+    words: PreTokenizer,
+    /// The token of each byte. A vocabulary may lack bytes that never occur in UTF-8.
+    bytes: [Option<TokenId>; 256],
+    rules: MergeRules,
+    cache: FragmentCache,
+}
+
+impl Bpe {
+    pub(crate) fn from_metadata(
+        metadata: Metadata<'_>,
+        vocab: &Vocab,
+        unknown: Option<TokenId>,
+    ) -> Result<Bpe, TokenizerError> {
+        let name = metadata.str("tokenizer.ggml.pre")?;
+        let words = PreTokenizer::from_name(name)
+            .ok_or_else(|| TokenizerError::PreTokenizer(name.to_owned()))?;
+        let mut bytes = [None; 256];
+        for (byte, token) in (0..=u8::MAX).zip(&mut bytes) {
+            *token = vocab
+                .find_mergeable(alphabet::character(byte).encode_utf8(&mut [0; 4]))
+                .or(unknown);
+            if token.is_none() && occurs_in_utf8(byte) {
+                return Err(TokenizerError::NoByte(byte));
+            }
+        }
+        let merges = metadata.strs("tokenizer.ggml.merges")?;
+        let mut rules = MergeRules(HashMap::with_capacity(merges.len()));
+        let mut joined = String::new();
+        for (index, rule) in merges.iter().enumerate() {
+            let ids = rule.split_once(' ').and_then(|(left, right)| {
+                joined.clear();
+                joined.extend([left, right]);
+                Some((
+                    (vocab.find_mergeable(left)?, vocab.find_mergeable(right)?),
+                    vocab.find_mergeable(&joined)?,
+                ))
+            });
+            let Some((pair, merged)) = ids else {
+                return Err(TokenizerError::Merge { index, rule: rule.to_owned() });
+            };
+            // Of two equal rules the first counts.
+            rules.0.entry(pair).or_insert((index as u32, merged));
+        }
+        Ok(Bpe { words, bytes, rules, cache: FragmentCache::new() })
+    }
+
+    /// Appends the tokens of `text`, in which special tokens have been found already.
+    pub(crate) fn encode(&self, text: &str, out: &mut Vec<TokenId>) {
+        let mut merger = Merger::new();
+        for word in self.words.words(text) {
+            self.cache.tokens(word, out, |word, out| {
+                let symbols = word.bytes().filter_map(|byte| self.bytes[byte as usize]);
+                merger.run(&self.rules, symbols, |token| out.push(token));
+            });
+        }
+    }
+}
+
+/// Whether a byte occurs in any valid UTF-8.
+fn occurs_in_utf8(byte: u8) -> bool {
+    !matches!(byte, 0xc0 | 0xc1 | 0xf5..)
+}
+
+/// Which two tokens make which third, and the index of the rule.
+#[derive(Debug)]
+struct MergeRules(HashMap<(TokenId, TokenId), (u32, TokenId)>);
+
+impl Rules for MergeRules {
+    type Symbol = TokenId;
+
+    fn merge(&self, left: TokenId, right: TokenId) -> Option<(u32, TokenId)> {
+        self.0.get(&(left, right)).copied()
+    }
+}

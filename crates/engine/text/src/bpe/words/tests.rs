@@ -1,0 +1,63 @@
+use super::*;
+
+fn words(pre: PreTokenizer, text: &str) -> Vec<&str> {
+    pre.words(text).collect()
+}
+
+#[test]
+fn words_take_the_space_before_them() {
+    let text = "Hello  world\n\nIt's 12 o'clock -- they'll   ";
+    assert_eq!(
+        words(PreTokenizer::Gpt2, text),
+        [
+            "Hello", " ", " world", "\n", "\n", "It", "'s", " 12", " o", "'", "clock", " --",
+            " they", "'ll", "   "
+        ]
+    );
+    assert_eq!(
+        words(PreTokenizer::Smollm, text),
+        [
+            "Hello", " ", " world", "\n", "\n", "It", "'s", " ", "1", "2", " o", "'", "clock",
+            " --", " they", "'ll", "   "
+        ]
+    );
+}
+
+#[test]
+fn a_number_ends_the_text_before_it_for_smollm() {
+    assert_eq!(words(PreTokenizer::Gpt2, "a   1"), ["a", "  ", " 1"]);
+    assert_eq!(words(PreTokenizer::Smollm, "a   1"), ["a", "   ", "1"]);
+    assert_eq!(words(PreTokenizer::Smollm, "a \n1  b"), ["a", " \n", "1", " ", " b"]);
+}
+
+#[test]
+fn only_a_plain_space_goes_with_the_next_word() {
+    assert_eq!(
+        words(PreTokenizer::Gpt2, "a\u{a0}b\u{3000} c"),
+        ["a", "\u{a0}", "b", "\u{3000}", " c"]
+    );
+}
+
+#[test]
+fn classes_are_those_of_unicode() {
+    for (text, wanted) in [
+        ("é", Class::Letter),
+        ("ª", Class::Letter),
+        ("你", Class::Letter),
+        ("ʰ", Class::Letter),
+        ("²", Class::Number),
+        ("Ⅷ", Class::Number),
+        ("०", Class::Number),
+        ("\u{301}", Class::Other),
+        ("\u{94d}", Class::Other),
+        ("₹", Class::Other),
+        ("ⓐ", Class::Other),
+        ("\u{200b}", Class::Other),
+        ("\u{85}", Class::Space),
+        ("\u{2028}", Class::Space),
+        ("\u{1c}", Class::Other),
+        ("\u{378}", Class::Other),
+    ] {
+        assert_eq!(text.chars().map(class).collect::<Vec<_>>(), [wanted], "{text:?}");
+    }
+}
