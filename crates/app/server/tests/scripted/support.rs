@@ -1,0 +1,233 @@
+//! A backend that plays what it is told: for troubles that the real engine gives only rarely.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use tapri_api::{
+    Admission, ApiError, Call, CallEvent, Finish, FinishReason, Prompt, Reuse, ReuseStop,
+    TemplateUse, Timings, Token, Usage,
+};
+use tapri_pipeline::{Backend, BackendStats, ModelCard, Pipeline};
+use tapri_server::{App, ServerConfig, router};
+use tapri_upstream::{Answer, CallStream, EventSource};
+use tower::ServiceExt;
+
+/// What a call does.
+#[derive(Clone)]
+pub enum Step {
+    /// Sends an event.
+    Event(CallEvent),
+    /// Says nothing until the call is dropped or the backend is shut down, which fails it.
+    Hang,
+    /// Ends without a last event, as an engine that died.
+    Die,
+}
+
+/// The backend.
+pub struct Scripted {
+    card: ModelCard,
+    refusal: Option<ApiError>,
+    script: Vec<Step>,
+    pub calls: Mutex<Vec<Call>>,
+    /// Calls whose stream was dropped.
+    pub dropped: Arc<AtomicUsize>,
+    stopped: Arc<tokio::sync::Notify>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Scripted {
+    pub fn plays(script: Vec<Step>) -> Arc<Self> {
+        Arc::new(Scripted {
+            card: ModelCard {
+                id: "tiny".into(),
+                aliases: vec!["gpt-4o".into()],
+                context: 1000,
+                vocabulary: 100,
+                template: TemplateUse::Own,
+                fingerprint: "0123456789".into(),
+                since: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            },
+            refusal: None,
+            script,
+            calls: Mutex::default(),
+            dropped: Arc::default(),
+            stopped: Arc::default(),
+            is_stopped: Arc::default(),
+        })
+    }
+
+    pub fn refuses(error: ApiError) -> Arc<Self> {
+        let mut scripted = Scripted::plays(Vec::new());
+        Arc::get_mut(&mut scripted).unwrap().refusal = Some(error);
+        scripted
+    }
+}
+
+struct Play {
+    steps: VecDeque<Step>,
+    dropped: Arc<AtomicUsize>,
+    stopped: Arc<tokio::sync::Notify>,
+}
+
+impl Drop for Play {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl EventSource for Play {
+    fn next(&mut self) -> std::pin::Pin<Box<dyn Future<Output = Option<CallEvent>> + Send + '_>> {
+        Box::pin(async {
+            match self.steps.front().cloned() {
+                None | Some(Step::Die) => None,
+                Some(Step::Event(event)) => {
+                    self.steps.pop_front();
+                    Some(event)
+                }
+                Some(Step::Hang) => {
+                    self.stopped.notified().await;
+                    self.stopped.notify_one();
+                    let error = ApiError::new(
+                        tapri_api::ErrorKind::Unavailable,
+                        "The server is shutting down",
+                    );
+                    Some(CallEvent::Failed(error.code("shutting_down")))
+                }
+            }
+        })
+    }
+}
+
+impl Backend for Scripted {
+    fn model(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn start(&self, call: Call) -> Answer<CallStream> {
+        self.calls.lock().unwrap().push(call);
+        let result = match &self.refusal {
+            Some(error) => Err(error.clone()),
+            None => Ok(CallStream::new(Play {
+                steps: self.script.clone().into(),
+                dropped: Arc::clone(&self.dropped),
+                stopped: Arc::clone(&self.stopped),
+            })),
+        };
+        Box::pin(async { result })
+    }
+
+    fn tokenize(&self, prompt: Prompt) -> Answer<Vec<u32>> {
+        Box::pin(async move {
+            Ok(if matches!(prompt, Prompt::Chat(_)) { vec![1, 2, 3] } else { vec![1, 2] })
+        })
+    }
+
+    fn tokenize_piece(&self, _: String) -> Answer<Vec<u32>> {
+        Box::pin(async { Ok(vec![2]) })
+    }
+
+    fn detokenize(&self, ids: Vec<u32>) -> Answer<String> {
+        Box::pin(async move { Ok(format!("{ids:?}")) })
+    }
+
+    fn stats(&self) -> Option<BackendStats> {
+        Some(BackendStats {
+            prefix_queries: 1000,
+            prefix_hits: 940,
+            prefix_joined: 3,
+            evicted_blocks: 4,
+            expired_blocks: 5,
+            reset_blocks: 6,
+            running: 1,
+            blocks_used: 1,
+            blocks_total: 4,
+            block_bytes: 100,
+            ..Default::default()
+        })
+    }
+
+    fn shutdown(&self, _: Duration) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        self.stopped.notify_one();
+    }
+}
+
+pub fn admitted(cached: usize, stop: ReuseStop) -> Step {
+    Step::Event(CallEvent::Admitted(Admission {
+        reuse: Reuse { prompt: 100, cached, joined: 0, stop, other_scope: true },
+        queued: Duration::ZERO,
+        template: Some(TemplateUse::ChatMlFallback),
+    }))
+}
+
+pub fn token(text: &str) -> Step {
+    Step::Event(CallEvent::Token(Token { id: 5, text: text.into(), logprobs: None }))
+}
+
+pub fn finished() -> Step {
+    Step::Event(CallEvent::Finished(Finish {
+        reason: FinishReason::Stop,
+        matched_stop: None,
+        tail: String::new(),
+        usage: Usage::from_prompt(100, 96, 0, 2),
+        timings: Timings { first_token: Some(Duration::from_millis(3)), ..Timings::default() },
+    }))
+}
+
+pub fn whole_call() -> Vec<Step> {
+    vec![admitted(96, ReuseStop::Complete), token("Hello"), token(" there"), finished()]
+}
+
+pub fn app(backend: &Arc<Scripted>, config: ServerConfig) -> axum::Router {
+    router(App::new(&config, Pipeline::new(Arc::clone(backend) as Arc<dyn Backend>)))
+}
+
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// `status field code`
+    pub fn error(&self) -> String {
+        let error = &self.json()["error"];
+        format!("{} {} {}", self.status.as_u16(), error["param"], error["code"])
+    }
+}
+
+pub async fn send(app: axum::Router, request: Request<Body>) -> Reply {
+    let response = app.oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    Reply { status: parts.status, headers: parts.headers, body }
+}
+
+pub fn post(path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Request<Body> {
+    let mut request = Request::builder().method(Method::POST).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+        request = request.header("content-type", "application/json");
+    }
+    request.body(body.into()).unwrap()
+}
+
+pub fn get(path: &str) -> Request<Body> {
+    Request::builder().uri(path).body(Body::empty()).unwrap()
+}
