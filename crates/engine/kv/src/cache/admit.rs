@@ -1,10 +1,11 @@
 //! Admission: what a call finds, whom it waits for, whether there is room.
 
 use crate::call::{AdmitOptions, Call, State};
-use crate::ids::{CallId, Moment};
+use crate::ids::{BlockId, CallId, Moment};
 use crate::keys::PromptKeys;
 use crate::reason::{Stop, StopReason};
 use crate::sequence::Sequence;
+use crate::tree::NodeId;
 
 use super::PrefixCache;
 use super::lookup::Join;
@@ -183,7 +184,9 @@ impl PrefixCache {
     pub fn drain_woken(&mut self) -> Vec<CallId> {
         let mut woken = std::mem::take(&mut self.woken);
         woken.retain(|id| {
-            self.calls.get(id).is_some_and(|call| call.state == State::Waiting && call.writer.is_none())
+            self.calls
+                .get(id)
+                .is_some_and(|call| call.state == State::Waiting && call.writer.is_none())
         });
         woken
     }
@@ -217,7 +220,7 @@ impl PrefixCache {
         &mut self,
         id: CallId,
         call: &mut Call,
-        path: &[crate::tree::NodeId],
+        path: &[NodeId],
         join: Join,
         now: Moment,
     ) -> Admission {
@@ -232,6 +235,7 @@ impl PrefixCache {
         call.target = join.until;
         call.parting = join.parting;
         call.hold(&mut self.store, path, id);
+        call.touch(&mut self.store, 0, id);
         if let Some(writer) = self.calls.get_mut(&join.writer) {
             writer.waiters.push(id);
         }
@@ -242,13 +246,7 @@ impl PrefixCache {
         })
     }
 
-    fn start(
-        &mut self,
-        id: CallId,
-        call: &mut Call,
-        path: &[crate::tree::NodeId],
-        now: Moment,
-    ) -> Admission {
+    fn start(&mut self, id: CallId, call: &mut Call, path: &[NodeId], now: Moment) -> Admission {
         let boundary = self.boundary(path);
         let stop = self.explain(call, path, boundary);
         let chain = &path[..boundary];
@@ -275,21 +273,25 @@ impl PrefixCache {
     }
 
     /// Whether a call that starts with `chain` finds room for the rest.
-    fn check_room(&self, call: &Call, chain: &[crate::tree::NodeId]) -> Result<(), NoRoom> {
+    fn check_room(&self, call: &Call, chain: &[NodeId]) -> Result<(), NoRoom> {
         let tokens = call.options.reserve_tokens.max(call.prompt_tokens);
         // A call that may grow beyond the whole pool starts when it could have the whole pool.
         let peak = self.peak_of_all(tokens).min(self.store.pool.capacity());
-        let (mut found, mut idle) = (0, 0);
+        let pool = &self.store.pool;
+        let (mut found, mut idle, mut left) = (0, 0, 0);
         for group in 0..self.config.groups.len() {
             let first = self.store.needs[group].map_or(0, |need| chain.len().saturating_sub(need));
             found += chain.len() - first;
             idle += chain[first..]
                 .iter()
-                .filter(|&&node| self.store.pool.refs(self.store.tree.blocks(node)[group]) == 0)
+                .filter(|&&node| pool.refs(self.store.tree.blocks(node)[group]) == 0)
                 .count();
+            // What it held of a window while it waited and has passed since.
+            let passed = call.tables[group].iter().take(first);
+            left += passed.filter(|&&block| block != 0 && pool.refs(BlockId(block)) == 1).count();
         }
         let needed = peak.saturating_sub(found);
-        let free = self.store.pool.free().saturating_sub(idle + self.promised);
+        let free = (pool.free() + left).saturating_sub(idle + self.promised);
         if needed > free { Err(NoRoom { needed, free }) } else { Ok(()) }
     }
 

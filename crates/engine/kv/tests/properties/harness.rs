@@ -328,7 +328,10 @@ impl Harness {
                     .find(|&(&other, call)| other != id && call.state != State::Queued)
                     .map(|(&id, _)| id);
                 let Some(victim) = victim else {
-                    assert!(upto > self.calls[&id].admitted, "a call that is alone finds room for its prompt");
+                    assert!(
+                        upto > self.calls[&id].admitted,
+                        "a call that is alone finds room for its prompt"
+                    );
                     // The answer has filled the whole pool.
                     return self.finish(id);
                 };
@@ -415,6 +418,18 @@ impl Harness {
 
     fn forget(&mut self, id: u64) {
         self.calls.remove(&id);
+        self.orphan(id);
+    }
+
+    /// Those that waited for a call that stopped wait for nobody, until they are polled.
+    fn orphan(&mut self, id: u64) {
+        for call in self.calls.values_mut() {
+            if let State::Waiting { writer, .. } = &mut call.state
+                && *writer == id
+            {
+                *writer = 0;
+            }
+        }
     }
 
     fn preempt(&mut self, id: u64) {
@@ -422,6 +437,7 @@ impl Harness {
         let call = self.calls.get_mut(&id).unwrap();
         call.resumed |= call.state == State::Running;
         (call.state, call.chain, call.computed) = (State::Queued, 0, 0);
+        self.orphan(id);
     }
 
     fn reset(&mut self) {
@@ -435,6 +451,9 @@ impl Harness {
         for call in self.calls.values_mut() {
             call.options.no_store |= call.state == State::Running;
             call.chain = 0;
+            if let State::Waiting { writer, .. } = &mut call.state {
+                *writer = 0;
+            }
         }
         assert_eq!(self.cache.stats().stored, 0);
     }

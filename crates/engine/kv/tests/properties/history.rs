@@ -87,7 +87,7 @@ pub(crate) fn histories() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Expire),
         1 => prop::bool::weighted(0.15).prop_map(|reset| if reset { Op::Reset } else { Op::Wake }),
     ];
-    prop::collection::vec(op, 1..120)
+    prop::collection::vec(op, 1..150)
 }
 
 /// Keys of one of the test's scopes: two tenants' roots would do as well as two salts, so there is one of each.

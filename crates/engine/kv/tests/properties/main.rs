@@ -68,7 +68,7 @@ fn play(config: &CacheConfig, ops: &[Op]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// All that `Harness::check` holds after every step, and that everything comes to an end.
     #[test]

@@ -1,0 +1,10 @@
+//! One rule at a time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod ends;
+mod events;
+mod joins;
+mod reasons;
+mod scopes;
+mod support;
+mod windows;
