@@ -81,6 +81,21 @@ impl Output<'_> {
         part.copy_from_slice(&values[..columns]);
     }
 
+    /// Fetches the place of a later store, which would wait for it otherwise: a chunk's product is larger than the caches.
+    ///
+    /// # Safety
+    /// As for [`Output::store`].
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    unsafe fn expect_store(&self, row: usize, panel: usize) {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a part of one row and panel, which is this thread's; a prefetch changes nothing.
+        unsafe {
+            let part = self.values.slice(row * self.n + panel * PANEL, self.columns(panel));
+            _mm_prefetch::<_MM_HINT_ET0>(part.as_ptr().cast());
+        }
+    }
+
     /// As [`Output::store`], from a register.
     ///
     /// # Safety

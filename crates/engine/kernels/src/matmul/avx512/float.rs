@@ -51,13 +51,16 @@ unsafe fn of_rows<const R: usize>(
     let rows = rows[first_row * k..(first_row + R) * k].as_ptr();
     let panels = first_panel..weights.panels().min(first_panel + 2);
     // A missing second panel is the first again, computed and not stored.
-    let columns =
-        [first_panel, panels.end - 1].map(|panel| weights.panel(panel).as_ptr().cast::<f32>());
+    let columns = [weights.panel(first_panel).as_ptr(), weights.panel(panels.end - 1).as_ptr()];
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for i in 0..k {
         // SAFETY: a panel has k lines of 16 floats, and there are R rows of k.
         unsafe {
-            let columns = columns.map(|panel| _mm512_loadu_ps(panel.add(i * PANEL)));
+            let at = i * PANEL * 4;
+            let columns = [
+                _mm512_loadu_ps(columns[0].add(at).cast()),
+                _mm512_loadu_ps(columns[1].add(at).cast()),
+            ];
             for (row, sums) in sums.iter_mut().enumerate() {
                 let activation = _mm512_set1_ps(*rows.add(row * k + i));
                 for (sum, column) in sums.iter_mut().zip(columns) {

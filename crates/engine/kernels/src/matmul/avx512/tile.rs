@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::unpack::{PAIR_BYTES, into_scratch};
+use super::unpack::{self, PAIR_FLOATS, Pair, pair as unpack_pair};
 use super::with_format;
 use crate::activations::Block;
 use crate::matmul::{Output, split};
@@ -28,15 +28,13 @@ pub(super) unsafe fn pair<const MINIMA: bool, const HALVES: bool>(
     out: &Output<'_>,
 ) {
     let layout = weights.layout();
-    split::with_scratch(layout.blocks * PAIR_BYTES, |scratch| {
+    split::with_scratch(unpack::scratch_bytes(layout), |scratch| {
         let scratch = scratch.as_mut_ptr();
         let panels = 2 * pair..weights.panels().min(2 * pair + 2);
-        // Where there is no second panel its place holds whatever was there: it is computed and not stored.
-        for (place, panel) in panels.clone().enumerate() {
-            let panel = weights.panel(panel).as_ptr();
-            // SAFETY: a whole panel, and scratch for all its blocks.
-            unsafe { with_format!(layout.quant, into_scratch, (layout, panel, place, scratch)) };
-        }
+        // Where there is no second panel the first takes its place: it is computed again and not stored.
+        let both = [panels.start, panels.end - 1].map(|panel| weights.panel(panel).as_ptr());
+        // SAFETY: whole panels, and scratch for all their blocks.
+        let unpacked = unsafe { with_format!(layout.quant, unpack_pair, (layout, both, scratch)) };
         let tiles = part.len().div_ceil(MOST_ROWS);
         for tile in 0..tiles {
             // Tiles of nearly equal height: a low one at the end would leave the ports idle.
@@ -51,7 +49,7 @@ pub(super) unsafe fn pair<const MINIMA: bool, const HALVES: bool>(
                 _ => of_rows::<6, MINIMA, HALVES>,
             };
             // SAFETY: the rows are inside `rows`, the scratch holds all blocks, and the CPU has the path.
-            unsafe { run(layout.blocks, scratch, rows, first, panels.clone(), out) };
+            unsafe { run(layout.blocks, unpacked, rows, first, panels.clone(), out) };
         }
     });
 }
@@ -59,22 +57,29 @@ pub(super) unsafe fn pair<const MINIMA: bool, const HALVES: bool>(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn of_rows<const R: usize, const MINIMA: bool, const HALVES: bool>(
     blocks: usize,
-    scratch: *const u8,
+    pair: Pair,
     rows: &[Block],
     first_row: usize,
     panels: Range<usize>,
     out: &Output<'_>,
 ) {
     let rows = rows[first_row * blocks..(first_row + R) * blocks].as_ptr();
+    for row in first_row..first_row + R {
+        for panel in panels.clone() {
+            // SAFETY: this part of the product is this call's alone.
+            unsafe { out.expect_store(row, panel) };
+        }
+    }
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for block in 0..blocks {
         // SAFETY: the scratch has this block; the rows have R times `blocks`.
         unsafe {
-            let weights = scratch.add(block * PAIR_BYTES);
+            let at = block * BLOCK_BYTES;
+            let weights = [pair.groups[0].add(at), pair.groups[1].add(at)];
             let activations = rows.add(block);
-            let floats = weights.add(2 * BLOCK_BYTES);
-            let [scale, second] = [0, 64]
-                .map(|at| [0, 128].map(|place| _mm512_load_ps(floats.add(at + place).cast())));
+            let floats = pair.floats.add(block * PAIR_FLOATS);
+            let scale = load_pair([floats, floats.add(128)], 0);
+            let second = load_pair([floats, floats.add(128)], 64);
             let mut dots = [[_mm512_setzero_si512(); 2]; R];
             for (row, dots) in dots.iter_mut().enumerate() {
                 let activations = &*activations.add(row * blocks);
@@ -112,23 +117,36 @@ unsafe fn of_rows<const R: usize, const MINIMA: bool, const HALVES: bool>(
     }
 }
 
+/// The registers `offset` bytes into each of two places. (Not `array::map`: its closure would not be inlined.)
+///
+/// # Safety
+/// Both are there, on 64-byte boundaries.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load_pair(places: [*const u8; 2], offset: usize) -> [__m512; 2] {
+    // SAFETY: the caller's contract.
+    unsafe {
+        [_mm512_load_ps(places[0].add(offset).cast()), _mm512_load_ps(places[1].add(offset).cast())]
+    }
+}
+
 /// Adds the exact products of groups `FROM` to `TO` of a block.
 ///
 /// # Safety
-/// `weights` is a block of scratch, and `activations` points at R blocks, `stride` apart.
+/// `weights` are a block's groups, and `activations` points at R blocks, `stride` apart.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn add_groups<const R: usize, const FROM: usize, const TO: usize>(
     dots: &mut [[__m512i; 2]; R],
-    weights: *const u8,
+    weights: [*const u8; 2],
     activations: *const Block,
     stride: usize,
 ) {
     for group in FROM..TO {
         // SAFETY: the caller's contract; a block has 8 groups.
         unsafe {
-            let columns = [0, BLOCK_BYTES]
-                .map(|place| _mm512_load_si512(weights.add(place + group * 64).cast()));
+            let columns = load_pair(weights, group * 64);
+            let columns = [_mm512_castps_si512(columns[0]), _mm512_castps_si512(columns[1])];
             for (row, dots) in dots.iter_mut().enumerate() {
                 let quants = (&raw const (*activations.add(row * stride)).quants).cast::<i32>();
                 let four = _mm512_set1_epi32(quants.add(group).read_unaligned());

@@ -166,33 +166,57 @@ unsafe fn bit_pairs(mut groups: [__m512i; 8], at: *const u8) -> [__m512i; 8] {
     groups
 }
 
-/// Bytes of a block of two panels in scratch: both panels' groups, then for each panel two registers of floats (the scales
-/// and the minima, or the two scales).
-pub(super) const PAIR_BYTES: usize = 2 * BLOCK_BYTES + 4 * 64;
+/// Bytes of a block's floats for a pair of panels in scratch: for each panel two registers, the scales, then the minima
+/// or the other scales.
+pub(super) const PAIR_FLOATS: usize = 4 * 64;
 
-/// Unpacks a panel into its place (0 or 1) in scratch, `[blocks][PAIR_BYTES]`.
+/// Two panels, side by side, ready for the tiles.
+#[derive(Clone, Copy)]
+pub(super) struct Pair {
+    /// Each panel's groups, `[blocks][8 groups][64 bytes]`.
+    pub(super) groups: [*const u8; 2],
+    /// The floats of both, `[blocks][PAIR_FLOATS]`.
+    pub(super) floats: *const u8,
+}
+
+/// Bytes of scratch that [`pair`] takes.
+pub(super) fn scratch_bytes(layout: &Layout) -> usize {
+    layout.blocks * (2 * BLOCK_BYTES + PAIR_FLOATS)
+}
+
+/// Unpacks two panels. Q8_0's groups stay where they are: they are bytes already.
 ///
 /// # Safety
-/// As for [`block`], and the scratch has `PAIR_BYTES` for each block on a 64-byte boundary.
+/// As for [`block`], for both panels; the scratch has [`scratch_bytes`] on a 64-byte boundary.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-pub(super) unsafe fn into_scratch<const F: u8>(
+pub(super) unsafe fn pair<const F: u8>(
     layout: &Layout,
-    panel: *const u8,
-    place: usize,
+    panels: [*const u8; 2],
     scratch: *mut u8,
-) {
-    for index in 0..layout.blocks {
-        // SAFETY: the caller's contract.
-        unsafe {
-            let unpacked = block::<F>(layout, panel, index);
-            let to = scratch.add(index * PAIR_BYTES);
-            for (group, register) in unpacked.groups.into_iter().enumerate() {
-                _mm512_store_si512(to.add(place * BLOCK_BYTES + group * 64).cast(), register);
+) -> Pair {
+    // SAFETY: the caller's contract; the scratch is cut into two panels' groups and the floats.
+    unsafe {
+        let floats = scratch.add(layout.blocks * 2 * BLOCK_BYTES);
+        let mut groups = panels;
+        for (place, panel) in panels.into_iter().enumerate() {
+            let to = scratch.add(place * layout.blocks * BLOCK_BYTES);
+            if F != Q8_0 {
+                groups[place] = to;
             }
-            let floats = to.add(2 * BLOCK_BYTES + place * 128);
-            _mm512_store_ps(floats.cast(), unpacked.scales[0]);
-            let second = if F == Q6_K { unpacked.scales[1] } else { unpacked.minima };
-            _mm512_store_ps(floats.add(64).cast(), second);
+            for index in 0..layout.blocks {
+                let unpacked = block::<F>(layout, panel, index);
+                if F != Q8_0 {
+                    for (group, register) in unpacked.groups.into_iter().enumerate() {
+                        let to = to.add(index * BLOCK_BYTES + group * 64);
+                        _mm512_store_si512(to.cast(), register);
+                    }
+                }
+                let floats = floats.add(index * PAIR_FLOATS + place * 128);
+                _mm512_store_ps(floats.cast(), unpacked.scales[0]);
+                let second = if F == Q6_K { unpacked.scales[1] } else { unpacked.minima };
+                _mm512_store_ps(floats.add(64).cast(), second);
+            }
         }
+        Pair { groups, floats }
     }
 }
