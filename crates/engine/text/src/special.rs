@@ -133,7 +133,7 @@ impl Set {
                 {
                     let found = start..start + literal.text.len();
                     if literal.kind.is_special()
-                        && is_guarded(offset + found.start, offset + found.end, guards)
+                        && is_guarded(&literal.text, offset + found.start, guards)
                     {
                         // The text begins with a whole character, so the next place to look is one as well.
                         from = start + literal.text.chars().next().map_or(1, char::len_utf8);
@@ -167,13 +167,15 @@ impl Set {
     }
 }
 
-/// Whether a control token from `start` to `end` is broken by a guard: one strictly inside, or, for a token of a
-/// single character, which has no inside, one on both sides.
-fn is_guarded(start: usize, end: usize, guards: &[usize]) -> bool {
+/// Whether the control token `text` at `start` is broken by a guard: one strictly inside, or, for a token of a single
+/// character, which has no inside, one on both sides.
+fn is_guarded(text: &str, start: usize, guards: &[usize]) -> bool {
+    let end = start + text.len();
     let after_start = guards.partition_point(|guard| *guard <= start);
-    let inside = guards.get(after_start).is_some_and(|guard| *guard < end);
-    inside
-        || (guards[..after_start].last() == Some(&start) && guards.get(after_start) == Some(&end))
+    let next = guards.get(after_start);
+    let is_single = text.chars().nth(1).is_none();
+    next.is_some_and(|guard| *guard < end)
+        || (is_single && next == Some(&end) && guards[..after_start].last() == Some(&start))
 }
 
 /// An automaton over the literals, or nothing if they are too many for one.

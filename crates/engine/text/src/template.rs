@@ -138,7 +138,7 @@ impl ChatTemplate {
 
         let name = if self.has_tool_use && !input.tools.is_empty() { TOOL_USE } else { DEFAULT };
         let template = self.environment.get_template(name).map_err(TemplateError::Render)?;
-        let text = template.render(context.into_iter().collect::<Jinja>()).map_err(failure)?;
+        let text = template.render(Jinja::from_pairs(context)).map_err(failure)?;
         let unmarked = Rendered::unmark(text, marker);
         Ok(unmarked)
     }
