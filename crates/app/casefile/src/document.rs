@@ -104,12 +104,16 @@ impl DocumentError {
     /// What the person can do about it, if anything is known to help.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            DocumentError::Encrypted { .. } => "save a copy without a password, for example: qpdf --decrypt IN OUT",
+            DocumentError::Encrypted { .. } => {
+                "save a copy without a password, for example: qpdf --decrypt IN OUT"
+            }
             DocumentError::Scanned { .. } => "it needs OCR first, for example: ocrmypdf IN OUT",
             DocumentError::BrokenPdf { .. } | DocumentError::BrokenPage { .. } => {
                 "a PDF reader may repair it: open it and print it to a new PDF, or save its text"
             }
-            DocumentError::NotUtf8 { .. } => "convert it, for example: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT",
+            DocumentError::NotUtf8 { .. } => {
+                "convert it, for example: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT"
+            }
             DocumentError::Unsupported { .. } => "save it as PDF, Markdown or text",
             DocumentError::Missing(_)
             | DocumentError::Folder(_)
@@ -132,7 +136,8 @@ impl Document {
         if meta.is_dir() {
             return Err(DocumentError::Folder(path.to_owned()));
         }
-        let bytes = fs::read(path).map_err(|source| DocumentError::Io { path: path.to_owned(), source })?;
+        let bytes =
+            fs::read(path).map_err(|source| DocumentError::Io { path: path.to_owned(), source })?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         Document::from_bytes(&name, &bytes)
     }
@@ -144,20 +149,27 @@ impl Document {
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, DocumentError> {
         let name = name.to_owned();
         let ending = Path::new(&name).extension().map(|ending| ending.to_ascii_lowercase());
-        let ends_in = |wanted: &[&str]| ending.as_ref().is_some_and(|ending| wanted.iter().any(|w| ending == w));
+        let ends_in = |wanted: &[&str]| {
+            ending.as_ref().is_some_and(|ending| wanted.iter().any(|w| ending == w))
+        };
         if bytes.is_empty() {
             return Err(DocumentError::Empty { name });
         }
         if pdf::is_pdf(bytes) || ends_in(&["pdf"]) {
             let pages = pdf::pages(&name, bytes)?;
-            let text = pages.iter().map(|page| normal::page(page)).collect::<Vec<_>>().join("\u{c}");
+            let text =
+                pages.iter().map(|page| normal::page(page)).collect::<Vec<_>>().join("\u{c}");
             if text.chars().all(char::is_whitespace) {
                 return Err(DocumentError::Scanned { name, pages: pages.len() });
             }
             return Ok(Document { name, format: Format::Pdf, pages: Some(pages.len()), text });
         }
         if bytes.starts_with(b"PK\x03\x04") {
-            let kind = if ends_in(&["docx"]) { "a Word document" } else { "a ZIP archive or an office document" };
+            let kind = if ends_in(&["docx"]) {
+                "a Word document"
+            } else {
+                "a ZIP archive or an office document"
+            };
             return Err(DocumentError::Unsupported { name, kind });
         }
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);

@@ -66,7 +66,9 @@ impl Layout {
         match self {
             Layout::Chat => Stop::default(),
             // A base model would go on with a question of its own; an answer is one line.
-            Layout::Completion => Stop { strings: vec!["\n".to_owned(), "Question:".to_owned()], ..Stop::default() },
+            Layout::Completion => {
+                Stop { strings: vec!["\n".to_owned(), "Question:".to_owned()], ..Stop::default() }
+            }
         }
     }
 
@@ -83,7 +85,8 @@ fn joined(parts: &[&str]) -> String {
 
 fn messages(parts: &Parts<'_>) -> Vec<Message> {
     let mut messages = Vec::with_capacity(2 + 2 * parts.turns.len());
-    let file = if parts.file.is_empty() { String::new() } else { format!("Document:\n{}", parts.file) };
+    let file =
+        if parts.file.is_empty() { String::new() } else { format!("Document:\n{}", parts.file) };
     let fixed = joined(&[parts.instructions, parts.tools, &file]);
     if !fixed.is_empty() {
         messages.push(Message::system(fixed));
@@ -92,7 +95,11 @@ fn messages(parts: &Parts<'_>) -> Vec<Message> {
         messages.push(Message::user(turn.question.clone()));
         messages.push(Message::assistant(turn.answer.clone()));
     }
-    messages.push(Message::user(joined(&[&parts.retrieved.join("\n\n"), parts.moment, parts.question])));
+    messages.push(Message::user(joined(&[
+        &parts.retrieved.join("\n\n"),
+        parts.moment,
+        parts.question,
+    ])));
     messages
 }
 
@@ -146,17 +153,24 @@ mod tests {
 
     #[test]
     fn from_what_never_changes_to_what_always_does() {
-        let turns = [Turn { question: "<earlier question>".into(), answer: "<earlier answer>".into() }];
+        let turns =
+            [Turn { question: "<earlier question>".into(), answer: "<earlier answer>".into() }];
         let retrieved = ["<retrieved>".to_owned()];
         let parts = every_part(&turns, &retrieved);
         for layout in [Layout::Chat, Layout::Completion] {
             let text = match layout.prompt(&parts) {
                 Prompt::Text(text) => text,
-                Prompt::Chat(messages) => messages.iter().map(Message::text).collect::<Vec<_>>().join("\n"),
+                Prompt::Chat(messages) => {
+                    messages.iter().map(Message::text).collect::<Vec<_>>().join("\n")
+                }
                 Prompt::Tokens(_) => unreachable!(),
             };
-            let places: Vec<_> = ORDER.iter().map(|part| text.find(part).map_or(usize::MAX, |at| at)).collect();
-            assert!(places.is_sorted() && places[7] < usize::MAX, "{layout:?}: {places:?} in {text}");
+            let places: Vec<_> =
+                ORDER.iter().map(|part| text.find(part).map_or(usize::MAX, |at| at)).collect();
+            assert!(
+                places.is_sorted() && places[7] < usize::MAX,
+                "{layout:?}: {places:?} in {text}"
+            );
         }
     }
 

@@ -23,7 +23,7 @@
 //!     tapri_casefile::Prompt::Text(text) => Ok::<_, String>(text.split_whitespace().count()),
 //!     _ => Err("a completion is text".to_owned()),
 //! };
-//! let prepared = session.prepare("When is the tea ready?", count)?;
+//! let prepared = session.prepare("When is the tea ready?", count).map_err(|error| error.to_string())?;
 //! let tapri_casefile::Prompt::Text(text) = &prepared.prompt else { return Err("not text".into()) };
 //! assert!(text.starts_with("The tea is ready at five."));
 //! assert!(text.ends_with("Question: When is the tea ready?\nAnswer:"));

@@ -1,5 +1,7 @@
 //! Text out of PDF, guarded: the extractor is given a thread of its own with a deep stack, and its panics end there.
 
+mod nesting;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -47,12 +49,15 @@ fn extract(name: &str, bytes: &[u8]) -> Result<Vec<String>, DocumentError> {
     if pdf.is_encrypted() {
         return Err(DocumentError::Encrypted { name });
     }
-    let numbers: Vec<u32> = pdf.get_pages().into_keys().collect();
+    let numbers = pdf.get_pages();
     if numbers.is_empty() {
         return Err(DocumentError::BrokenPdf { name, detail: "it has no pages".to_owned() });
     }
     let mut pages = Vec::with_capacity(numbers.len());
-    for page in numbers {
+    for (page, id) in numbers {
+        if let Some(objection) = nesting::objection(&pdf, id) {
+            return Err(DocumentError::BrokenPage { name, page, detail: objection.to_owned() });
+        }
         let mut text = String::new();
         let result = catch_unwind(AssertUnwindSafe(|| {
             output_doc_page(&pdf, &mut PlainTextOutput::new(&mut text), page)
