@@ -181,3 +181,31 @@ impl PromptKeys {
         self.write_media(&mut out, start, tokens).then(|| out.sha256())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// vLLM's issue 44701: an adapter named like another caller's salt met it in the first block. Here even the same 32 bytes in both roles stay apart.
+    #[test]
+    fn an_adapter_is_never_taken_for_a_salt() {
+        let root = Root([1; 32]);
+        let salted = PromptKeys::new(root).with_salt(b"victim");
+        let Salt(bytes) = Salt::new(b"victim");
+        let adapted = PromptKeys::new(root).with_adapter(AdapterDigest(bytes));
+        let media = PromptKeys {
+            media: vec![MediaSpan { digest: bytes, start: 0, tokens: 1 }],
+            ..PromptKeys::new(root)
+        };
+        let form = |keys: &PromptKeys| {
+            let mut out = Parts::default();
+            keys.write_block(&mut out, &root.as_parent(), 0, &[1, 2, 3, 4]);
+            out.bytes().to_vec()
+        };
+        let forms = [form(&salted), form(&adapted), form(&media), form(&PromptKeys::new(root))];
+        for (at, one) in forms.iter().enumerate() {
+            assert!(forms[at + 1..].iter().all(|other| other != one));
+        }
+        assert!(salted.scope() != adapted.scope());
+    }
+}

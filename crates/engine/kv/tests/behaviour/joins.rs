@@ -1,5 +1,7 @@
 //! Waiting for a prefix that another call is computing.
 
+use std::time::Duration;
+
 use tapri_kv::{
     Admission, AdmitOptions, CacheConfig, CallId, GroupIndex, GroupSpec, StopReason, Wait,
 };
@@ -150,4 +152,46 @@ fn a_waiter_joins_through_a_window() {
     assert_eq!((ready.joined, ready.stop.reason), (160, StopReason::FirstDifference));
     assert_eq!(cache.table(CallId(2), GroupIndex(1))[..8], [0; 8]);
     assert!(cache.table(CallId(2), GroupIndex(1))[8..].iter().all(|&block| block != 0));
+}
+
+#[test]
+fn what_a_waiter_shares_is_kept_for_it_until_it_is_polled() {
+    // Room for the writer's prompt and little more: 23 full blocks, and what the window needs.
+    let mut config = CacheConfig::new(40, vec![GroupSpec::Full, window(33)]);
+    config.step_tokens = 32;
+    let mut cache = cache_with(config);
+    let long = [tokens(0, 160), tokens(5000, 200)].concat();
+    ready(admit(&mut cache, 1, &long));
+    assert!(matches!(admit(&mut cache, 2, &question(2)), Admission::Wait(_)));
+    for upto in (32..=360).step_by(32).chain([360]) {
+        compute(&mut cache, 1, upto);
+    }
+    cache.finish(CallId(1), at(0));
+    // Somebody else takes all that is free.
+    ready(admit(&mut cache, 3, &tokens(9000, 280)));
+    for upto in (32..=280).step_by(32).chain([280]) {
+        compute(&mut cache, 3, upto);
+    }
+    cache.finish(CallId(3), at(0));
+    assert!(cache.stats().counters.evictions.capacity > 0);
+    let ready = ready(cache.poll_waiting(CallId(2), at(0)).unwrap());
+    assert_eq!((ready.joined, ready.start()), (160, 160));
+}
+
+#[test]
+fn the_time_to_live_runs_from_when_a_waiter_started() {
+    let mut config = CacheConfig::new(100, vec![GroupSpec::Full]);
+    config.ttl = Some(Duration::from_secs(600));
+    let mut cache = cache_with(config);
+    ready(admit(&mut cache, 1, &question(1)));
+    assert!(matches!(admit(&mut cache, 2, &question(2)), Admission::Wait(_)));
+    compute(&mut cache, 1, 180);
+    cache.finish(CallId(1), at(500));
+    assert_eq!(ready(cache.poll_waiting(CallId(2), at(500)).unwrap()).joined, 160);
+    compute(&mut cache, 2, 180);
+    cache.finish(CallId(2), at(501));
+    assert_eq!(
+        run_with(&mut cache, 3, &question(3), &keys(), AdmitOptions::default(), 1099).hit,
+        160
+    );
 }

@@ -63,6 +63,27 @@ fn no_two_scopes_share_a_block() {
     }
 }
 
+/// The byte form is fixed: these digests were computed apart from this code, from the description in `hash` and `keys`.
+/// If this fails, raise `FORMAT_VERSION`: what was stored outside the process can't be trusted any more.
+#[test]
+fn hashes_are_the_same_after_a_restart() {
+    let root = root(b"tenant");
+    let keys = media(5, 10).with_salt(b"salt").with_adapter(AdapterDigest([9; 32]));
+    let found = hashes(&keys, &tokens(0, 32));
+    assert_eq!(
+        BlockHash(*root.as_bytes()).to_string(),
+        "ace3327225ead413433f9b7f2f86888ae4f70084555afb6fdd070ef84aa5c803"
+    );
+    assert_eq!(
+        found[0].to_string(),
+        "d346fd7b06b4e8e98d5a9824dadd32ff2defe65751929b324a94587375e948db"
+    );
+    assert_eq!(
+        found[1].to_string(),
+        "bafc9472bda9df77eed016bd446ec3331b2dcea6a56e06ba186504536bf322a1"
+    );
+}
+
 #[test]
 fn media_counts_from_the_first_block_that_it_overlaps() {
     let mut cache = cache(100);

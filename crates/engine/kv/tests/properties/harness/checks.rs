@@ -108,6 +108,7 @@ impl Harness {
         match call.state {
             State::Queued => assert!(table.is_empty()),
             State::Waiting { .. } => {
+                assert_eq!(table.len(), call.chain, "it holds what its writer has computed");
                 for (number, &block) in table.iter().enumerate().filter(|&(_, &block)| block != 0) {
                     let shared = self.model.block(group, call.scope, &call.tokens, number + 1);
                     assert_eq!(shared, Some(block), "a waiting call holds stored blocks only");
