@@ -20,9 +20,7 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 #[non_exhaustive]
 pub enum ServeError {
     /// Another program has the port.
-    #[error(
-        "{address} is in use by another program; stop that one, or choose another port (0 takes a free one)"
-    )]
+    #[error("{address} is in use by another program")]
     InUse {
         /// Where it was to listen.
         address: String,
@@ -30,9 +28,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The port is not this user's to take.
-    #[error(
-        "may not listen on {address}; ports below 1024 are the administrator's, choose a higher one"
-    )]
+    #[error("may not listen on {address}: ports below 1024 are the administrator's")]
     Forbidden {
         /// Where it was to listen.
         address: String,

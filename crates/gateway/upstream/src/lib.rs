@@ -3,12 +3,14 @@
 //! A backend turns a [`Call`](tapri_api::Call) into a stream of [`CallEvent`](tapri_api::CallEvent)s. Nothing
 //! above this crate knows whether the model runs in this process or elsewhere.
 //!
-//! Map: [`backend`] the trait; [`stream`] the events of one call; [`stats`] counters.
+//! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`stream`] the events of one call; [`stats`] counters.
 
 pub mod backend;
+pub mod embedded;
 pub mod stats;
 pub mod stream;
 
 pub use backend::{Answer, Backend, ModelCard};
+pub use embedded::Embedded;
 pub use stats::BackendStats;
 pub use stream::{CallStream, EventSource};

@@ -1,0 +1,11 @@
+//! The server: in front of a scripted backend, over a socket, and with the real engine.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
+
+mod engine;
+mod http;
+mod listening;
+mod scripted;
+mod wire;
+
+const CHAT: &str = "/v1/chat/completions";

@@ -1,0 +1,169 @@
+//! The engine's words to the caller's.
+
+use std::time::Duration;
+
+use tapri_api::{
+    Admission, ApiError, CallEvent, ErrorKind, Finish, FinishReason, Logprob, Reuse, ReuseStop,
+    TemplateUse, Timings, Token, TokenLogprobs, Usage,
+};
+use tapri_engine::{
+    Admitted, EngineStats, FinishReason as EngineFinish, GenerateError, Outcome, StopReason,
+    SubmitError, TokenEvent, TokenLogprob,
+};
+
+use super::prompt::bad_token;
+use crate::BackendStats;
+
+/// How long a refused call should wait: about as long as a short call takes.
+const BUSY: Duration = Duration::from_secs(1);
+
+pub(super) fn admission(admitted: &Admitted, template: Option<TemplateUse>) -> Admission {
+    let own = admitted.stop.for_client();
+    let reuse = Reuse {
+        prompt: admitted.prompt_tokens,
+        cached: admitted.cached_tokens,
+        joined: admitted.joined_tokens,
+        stop: match own.reason {
+            StopReason::Complete => ReuseStop::Complete,
+            StopReason::LastTokenRule => ReuseStop::LastToken,
+            StopReason::BelowOneBlock => ReuseStop::BelowOneBlock,
+            StopReason::FirstDifference => ReuseStop::Difference { token: own.token },
+            // The own reason is never another scope's; should it be, this is what a client may see.
+            StopReason::NeverSeen | StopReason::OtherScope => ReuseStop::NeverSeen,
+            StopReason::Evicted => ReuseStop::Evicted,
+            StopReason::Expired => ReuseStop::Expired,
+            StopReason::WindowGone => ReuseStop::WindowGone,
+            StopReason::BeingWritten => ReuseStop::BeingWritten,
+            StopReason::Bypassed => ReuseStop::Bypassed,
+            StopReason::Unknown => ReuseStop::Unknown,
+        },
+        other_scope: admitted.stop.reason == StopReason::OtherScope,
+    };
+    Admission { reuse, queued: admitted.queued, template }
+}
+
+pub(super) fn token(event: TokenEvent) -> Token {
+    Token {
+        id: event.id.0,
+        text: event.text,
+        logprobs: event.logprobs.map(|logprobs| TokenLogprobs {
+            chosen: logprob(logprobs.chosen),
+            top: logprobs.top.into_iter().map(logprob).collect(),
+        }),
+    }
+}
+
+fn logprob(it: TokenLogprob) -> Logprob {
+    Logprob { id: it.id.0, bytes: it.bytes, logprob: it.logprob }
+}
+
+pub(super) fn outcome(outcome: Outcome) -> CallEvent {
+    let reason = match outcome.finish {
+        EngineFinish::Stop => FinishReason::Stop,
+        EngineFinish::Length => FinishReason::Length,
+        // Whoever cancelled it listens no more.
+        EngineFinish::Cancelled => {
+            return CallEvent::Failed(
+                ApiError::new(ErrorKind::Unavailable, "The call was cancelled").code("cancelled"),
+            );
+        }
+    };
+    let counts = outcome.usage;
+    CallEvent::Finished(Finish {
+        reason,
+        matched_stop: outcome.matched_stop,
+        tail: outcome.tail,
+        usage: Usage::from_prompt(
+            counts.prompt_tokens,
+            counts.cached_tokens,
+            counts.joined_tokens,
+            counts.answer_tokens,
+        ),
+        timings: Timings {
+            queued: outcome.timings.queued,
+            first_token: outcome.timings.first_token,
+            decode: outcome.timings.decode,
+            total: outcome.timings.total,
+        },
+    })
+}
+
+/// Why a call was not taken.
+pub(super) fn refusal(error: SubmitError, field: &'static str) -> ApiError {
+    match error {
+        SubmitError::EmptyPrompt => ApiError::invalid(field, "The prompt has no tokens")
+            .code("invalid_value")
+            .hint("Give at least one; this model adds none of its own"),
+        SubmitError::PromptTooLong { prompt, context } => ApiError::invalid(
+            field,
+            format!("The prompt has {prompt} tokens, and the model's context has {context} for prompt and answer together"),
+        )
+        .code("context_length_exceeded")
+        .hint("Shorten the prompt, or use a model with a longer context"),
+        SubmitError::BadToken { id, position, vocabulary } => {
+            bad_token(&format!("{field}[{position}]"), id, vocabulary)
+        }
+        SubmitError::Sampling(error) => {
+            ApiError::new(ErrorKind::Invalid, format!("The sampling can't be done: {error}")).code("invalid_value")
+        }
+        SubmitError::QueueFull { waiting } => {
+            ApiError::new(ErrorKind::Busy, format!("{waiting} calls wait already, and no more can"))
+                .code("queue_full")
+                .hint("Try again later")
+                .retry_after(BUSY)
+        }
+        SubmitError::ShuttingDown => shutting_down(),
+        other => internal(&other),
+    }
+}
+
+/// Why a call that was taken failed.
+pub(super) fn failure(error: &GenerateError, field: &'static str) -> ApiError {
+    match error {
+        GenerateError::ShuttingDown => shutting_down(),
+        GenerateError::ExceedsKvBudget { needed, capacity } => ApiError::invalid(
+            field,
+            format!("The prompt needs {needed} blocks of KV memory, and the server has {capacity} in all"),
+        )
+        .code("kv_memory_exceeded")
+        .hint("Shorten the prompt, or have the operator raise --kv-memory"),
+        other => internal(other),
+    }
+}
+
+fn shutting_down() -> ApiError {
+    ApiError::new(ErrorKind::Unavailable, "The server is shutting down")
+        .code("shutting_down")
+        .hint("Try again in a moment")
+        .retry_after(Duration::from_secs(5))
+}
+
+/// A defect: the log has what there is, the caller learns that it isn't to blame.
+fn internal(error: &dyn std::error::Error) -> ApiError {
+    tracing::error!("the engine failed on a call: {error}");
+    ApiError::new(ErrorKind::Internal, "The model's engine failed on this call")
+        .code("engine_failed")
+        .hint("See the server's log")
+}
+
+pub(super) fn stats(stats: &EngineStats) -> BackendStats {
+    BackendStats {
+        prefix_queries: stats.prefix_queries,
+        prefix_hits: stats.prefix_hits,
+        prefix_joined: stats.prefix_joined,
+        preemptions: stats.preemptions,
+        prompt_tokens: stats.prompt_tokens,
+        answer_tokens: stats.answer_tokens,
+        evicted_blocks: stats.evicted_blocks,
+        expired_blocks: stats.expired_blocks,
+        reset_blocks: stats.reset_blocks,
+        running: stats.running,
+        waiting: stats.waiting,
+        blocks_used: stats.blocks_used,
+        blocks_cached: stats.blocks_cached,
+        blocks_total: stats.blocks_total,
+        block_bytes: stats.block_bytes,
+        recent_queries: stats.recent.0,
+        recent_hits: stats.recent.1,
+    }
+}
