@@ -33,7 +33,8 @@ fn ask(
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Asks five questions and says for each how much of its prompt was found.
+pub(crate) fn lines() -> Result<[String; 5], Box<dyn Error>> {
     let mut cache = PrefixCache::new(CacheConfig::new(16_384, vec![GroupSpec::Full]))?;
     let keys = PromptKeys::new(Root::new(&RootParts {
         numerics: 1,
@@ -49,22 +50,35 @@ fn main() -> Result<(), Box<dyn Error>> {
     let question = |number: u32| (0..40).map(move |token| 100_000 + number * 1000 + token);
 
     let first: Vec<u32> = file.iter().copied().chain(question(1)).collect();
-    println!("first question:  {}", ask(&mut cache, 1, &keys, &first)?);
+    let first_hit = ask(&mut cache, 1, &keys, &first)?;
 
     let second: Vec<u32> = file.iter().copied().chain(question(2)).collect();
-    println!("second question: {}", ask(&mut cache, 2, &keys, &second)?);
+    let second_hit = ask(&mut cache, 2, &keys, &second)?;
 
     // The time of day near the start: everything behind it is another prompt.
     let mut timed = first.clone();
     timed[5] = 99_999;
-    println!("time at token 5: {}", ask(&mut cache, 3, &keys, &timed)?);
+    let timed_hit = ask(&mut cache, 3, &keys, &timed)?;
 
     // A word corrected at the top of page 30: the 29 pages before it are found.
     let mut fixed = first.clone();
     fixed[29 * PAGE + 3] = 99_999;
-    println!("fix on page 30:  {}", ask(&mut cache, 4, &keys, &fixed)?);
+    let fixed_hit = ask(&mut cache, 4, &keys, &fixed)?;
 
     let other = keys.clone().with_salt(b"other customer");
-    println!("other customer:  {}", ask(&mut cache, 5, &other, &first)?);
+    let other_hit = ask(&mut cache, 5, &other, &first)?;
+    Ok([
+        format!("first question:  {first_hit}"),
+        format!("second question: {second_hit}"),
+        format!("time at token 5: {timed_hit}"),
+        format!("fix on page 30:  {fixed_hit}"),
+        format!("other customer:  {other_hit}"),
+    ])
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    for line in lines()? {
+        println!("{line}");
+    }
     Ok(())
 }
