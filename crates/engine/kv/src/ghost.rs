@@ -78,3 +78,39 @@ impl Ghosts {
         self.overflowed = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u8) -> BlockHash {
+        BlockHash([number; 32])
+    }
+
+    #[test]
+    fn what_came_back_is_no_ghost_and_does_not_overflow_the_list() {
+        let mut ghosts = Ghosts::new(3);
+        for round in 0..100 {
+            ghosts.insert(&hash(round % 3), Gone::Evicted);
+            assert_eq!(ghosts.get(&hash(round % 3)), Some(Gone::Evicted));
+            ghosts.remove(&hash(round % 3));
+            assert_eq!(ghosts.get(&hash(round % 3)), None);
+        }
+        assert!(!ghosts.overflowed() && ghosts.len() == 0 && ghosts.order.len() <= 16);
+        for number in 0..4 {
+            ghosts.insert(&hash(number), Gone::Expired);
+        }
+        assert!(ghosts.overflowed());
+        assert_eq!(
+            [0, 1, 2, 3].map(|number| ghosts.get(&hash(number)).is_some()),
+            [false, true, true, true]
+        );
+    }
+
+    #[test]
+    fn an_empty_list_knows_nothing() {
+        let mut ghosts = Ghosts::new(0);
+        ghosts.insert(&hash(1), Gone::Evicted);
+        assert!(ghosts.overflowed() && ghosts.get(&hash(1)).is_none());
+    }
+}

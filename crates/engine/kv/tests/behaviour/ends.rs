@@ -1,8 +1,8 @@
 //! Room, preemption, the next turn, reset.
 
 use tapri_kv::{
-    Admission, AdmitError, AdmitOptions, CallError, CallId, GroupIndex, NoRoom, StopReason,
-    TooLarge,
+    Admission, AdmitError, AdmitOptions, CacheConfig, CallError, CallId, GroupIndex, GroupSpec,
+    NoRoom, StopReason, TooLarge,
 };
 
 use crate::support::*;
@@ -64,6 +64,41 @@ fn a_call_without_room_touches_nothing_and_keeps_its_place() {
     cache.finish(CallId(1), at(0));
     assert_eq!(run(&mut cache, 2, &tokens(1000, 100)).hit, 0);
     assert_eq!(cache.stats().counters.queries, 200, "a retry is not counted again");
+}
+
+#[test]
+fn cached_blocks_that_a_call_finds_are_not_counted_as_room_for_it() {
+    let mut cache = cache(11);
+    run(&mut cache, 1, &tokens(0, 96));
+    ready(admit(&mut cache, 2, &tokens(1000, 48)));
+    compute(&mut cache, 2, 48);
+    // Seven blocks are free; six of them are the ones that it would use as they are.
+    let longer = admit(&mut cache, 3, &tokens(0, 144));
+    assert_eq!(longer, Admission::NoRoom(NoRoom { needed: 3, free: 1 }));
+    assert_eq!(ready(admit(&mut cache, 4, &tokens(0, 112))).hit, 96);
+}
+
+#[test]
+fn what_a_waiter_leaves_behind_is_room_for_it() {
+    let mut config = CacheConfig::new(23, vec![GroupSpec::Full, window(33)]);
+    config.step_tokens = 32;
+    let mut cache = cache_with(config);
+    let prompt = tokens(0, 170);
+    ready(admit(&mut cache, 1, &[tokens(0, 64), tokens(5000, 16)].concat()));
+    assert!(matches!(admit(&mut cache, 2, &prompt), Admission::Wait(_)));
+    compute(&mut cache, 1, 64);
+    cache.finish(CallId(1), at(0));
+    // Another call computes the whole prompt before the waiter is polled.
+    let blind = AdmitOptions { no_read: true, ..AdmitOptions::default() };
+    ready(admit_with(&mut cache, 3, &prompt, &keys(), blind, 0));
+    for upto in [32, 64, 96, 128, 160, 170] {
+        compute(&mut cache, 3, upto);
+    }
+    cache.finish(CallId(3), at(0));
+    ready(admit(&mut cache, 4, &tokens(9000, 48)));
+    compute(&mut cache, 4, 48);
+    // Six blocks are in use or promised elsewhere, and 16 are what it needs: with the two window blocks of its old place.
+    assert_eq!(ready(cache.poll_waiting(CallId(2), at(0)).unwrap()).start(), 160);
 }
 
 #[test]

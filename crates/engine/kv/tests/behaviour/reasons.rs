@@ -76,7 +76,10 @@ fn evicted_is_told_from_never_seen_until_the_list_overflows() {
     let mut cache = cache_with(config);
     run(&mut cache, 1, &tokens(0, 48));
     run(&mut cache, 2, &tokens(1000, 160));
+    assert_eq!(cache.stats().ghosts, 3);
     assert_eq!(reason(&mut cache, 3, &tokens(0, 49)), (StopReason::Evicted, 0));
+    // Three blocks came back, and four of the other prompt went for them.
+    assert_eq!(cache.stats().ghosts, 4);
     assert_eq!(reason(&mut cache, 4, &tokens(5000, 49)), (StopReason::NeverSeen, 0));
     for call in 5..10 {
         run(&mut cache, call, &tokens(10_000 * call as u32, 160));

@@ -124,6 +124,16 @@ fn a_client_cannot_tell_that_another_scope_holds_its_prompt() {
 }
 
 #[test]
+fn another_scope_is_named_only_if_it_holds_more() {
+    let mut cache = cache(100);
+    let (prompt, stranger) = (tokens(0, 100), keys().with_salt(b"stranger"));
+    run(&mut cache, 1, &prompt[..40]);
+    run_with(&mut cache, 2, &prompt[..40], &stranger, AdmitOptions::default(), 0);
+    let stop = run_with(&mut cache, 3, &prompt, &stranger, AdmitOptions::default(), 0).stop;
+    assert_eq!((stop.reason, stop.token), (StopReason::NeverSeen, 32));
+}
+
+#[test]
 fn colliding_hashes_are_misses() {
     let mut config = CacheConfig::new(100, vec![GroupSpec::Full]);
     config.hash = PrefixHash::Custom(|_| BlockHash([7; 32]));
