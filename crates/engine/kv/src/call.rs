@@ -116,7 +116,6 @@ impl Call {
                 let block = store.tree.blocks(node)[group];
                 if self.tables[group][number] == 0 && !block.is_null() {
                     store.pool.take(block);
-                    store.pool.retain(block);
                     self.tables[group][number] = block.0;
                 }
             }

@@ -98,7 +98,7 @@ pub struct PromptKeys {
     pub salt: Option<Salt>,
     /// The adapter, if one is active.
     pub adapter: Option<AdapterDigest>,
-    /// Media in the prompt, by ascending start.
+    /// Media in the prompt, by ascending start and not overlapping.
     pub media: Vec<MediaSpan>,
 }
 
@@ -159,15 +159,14 @@ impl PromptKeys {
     }
 
     fn write_media(&self, out: &mut Parts, start: usize, tokens: usize) -> bool {
+        let first =
+            self.media.partition_point(|span| span.start.saturating_add(span.tokens) <= start);
         let mut any = false;
-        for span in &self.media {
-            if span.start < start + tokens && span.start.saturating_add(span.tokens) > start {
-                any = true;
-                // The offset of the media against the block, which is negative when it began in an earlier one.
-                let offset = span.start as i64 - start as i64;
-                out.part(Tag::MediaDigest, &span.digest)
-                    .part(Tag::MediaOffset, &offset.to_le_bytes());
-            }
+        for span in self.media[first..].iter().take_while(|span| span.start < start + tokens) {
+            any = true;
+            // The offset of the media against the block, which is negative when it began in an earlier one.
+            let offset = span.start as i64 - start as i64;
+            out.part(Tag::MediaDigest, &span.digest).part(Tag::MediaOffset, &offset.to_le_bytes());
         }
         any
     }
