@@ -10,9 +10,12 @@ import pytest
 GREEDY = {"temperature": 0}
 
 
-def chat(client, model, text, **options):
+def chat(client, model, text, system=None, **options):
     options = {"max_tokens": 12, **GREEDY, **options}
-    return client.chat.completions.create(model=model, messages=[{"role": "user", "content": text}], **options)
+    # Without a system message smollm2's template writes one of its own, which every call would share.
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": text})
+    return client.chat.completions.create(model=model, messages=messages, **options)
 
 
 def cached(completion):
@@ -35,7 +38,7 @@ def test_chat(client, model):
     assert answer.model == model
     choice = answer.choices[0]
     assert choice.message.role == "assistant"
-    assert "Paris" in choice.message.content
+    assert choice.message.content.strip()
     assert choice.finish_reason in ("stop", "length")
     usage = answer.usage
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
@@ -56,7 +59,7 @@ def test_system_message_and_parts(client, model):
 def test_completion(client, model):
     answer = client.completions.create(model=model, prompt="The capital of France is", max_tokens=4, **GREEDY)
     assert answer.object == "text_completion"
-    assert answer.choices[0].text.strip()
+    assert answer.choices[0].text.startswith(" Paris")
     assert answer.choices[0].finish_reason == "length"
     assert answer.usage.completion_tokens == 4
 
@@ -132,10 +135,10 @@ def test_stop(client, model):
 
 
 def test_max_tokens_of_zero_reads_the_prompt_alone(client, model, fresh_text):
-    warmed = chat(client, model, fresh_text, max_tokens=0)
+    warmed = chat(client, model, "Hello", system=fresh_text, max_tokens=0)
     assert (warmed.choices[0].message.content, warmed.usage.completion_tokens) == ("", 0)
     assert warmed.choices[0].finish_reason == "length"
-    assert cached(chat(client, model, fresh_text, max_tokens=1)) > 0
+    assert cached(chat(client, model, "Hello", system=fresh_text, max_tokens=1)) > 100
 
 
 def test_the_same_seed_gives_the_same_answer(client, model):
@@ -188,9 +191,9 @@ def test_completion_logprobs(client, model):
 
 
 def test_the_second_call_finds_the_first(client, model, fresh_text):
-    first = chat(client, model, fresh_text + "What is a lease?")
-    second = chat(client, model, fresh_text + "Who pays the rent?")
-    again = chat(client, model, fresh_text + "Who pays the rent?")
+    first = chat(client, model, "What is a lease?", system=fresh_text)
+    second = chat(client, model, "Who pays the rent?", system=fresh_text)
+    again = chat(client, model, "Who pays the rent?", system=fresh_text)
     assert cached(first) == 0
     shared = cached(second)
     assert shared % 16 == 0 and shared > 100
@@ -200,10 +203,10 @@ def test_the_second_call_finds_the_first(client, model, fresh_text):
 
 
 def test_a_cached_answer_is_the_same_answer(client, model, fresh_text):
-    text = fresh_text + "Continue."
-    cold = chat(client, model, text, max_tokens=24, extra_headers={"Cache-Control": "no-cache, no-store"})
-    first = chat(client, model, text, max_tokens=24)
-    warm = chat(client, model, text, max_tokens=24)
+    options = {"system": fresh_text, "max_tokens": 24}
+    cold = chat(client, model, "Go on.", extra_headers={"Cache-Control": "no-cache, no-store"}, **options)
+    first = chat(client, model, "Go on.", **options)
+    warm = chat(client, model, "Go on.", **options)
     assert (cached(cold), cached(first)) == (0, 0)
     assert cached(warm) > 0
     assert cold.choices[0].message.content == first.choices[0].message.content == warm.choices[0].message.content
@@ -211,12 +214,13 @@ def test_a_cached_answer_is_the_same_answer(client, model, fresh_text):
 
 def test_salts_keep_calls_apart(client, model, fresh_text):
     def ask(salt):
-        return cached(chat(client, model, fresh_text, max_tokens=1, extra_body={"cache_salt": salt}))
+        body = {"cache_salt": salt} if salt else {}
+        return cached(chat(client, model, "Hello", system=fresh_text, max_tokens=1, extra_body=body))
 
     assert ask("one") == 0
     assert ask("two") == 0
     assert ask("one") > 0
-    assert cached(chat(client, model, fresh_text, max_tokens=1)) == 0
+    assert ask(None) == 0
 
 
 def test_cache_status_and_directives(client, model, fresh_text):

@@ -5,6 +5,28 @@
 //! status. The rest comes as [`CallEvent`](tapri_api::CallEvent)s. A command line without async code uses
 //! [`BlockingPipeline`], whose [`BlockingCall`] is an iterator.
 //!
+//! ```no_run
+//! use std::sync::Arc;
+//! use tapri_pipeline::api::{Call, CallEvent, Message};
+//! use tapri_pipeline::{Backend, BlockingPipeline, Pipeline};
+//!
+//! fn ask(backend: Arc<dyn Backend>) -> Result<(), Box<dyn std::error::Error>> {
+//!     let pipeline = BlockingPipeline::new(Pipeline::new(backend))?;
+//!     let running = pipeline.start(Call::chat(vec![Message::user("What is a lease?")]))?;
+//!     let reuse = running.admission().reuse;
+//!     println!("{} of {} prompt tokens were there", reuse.cached, reuse.prompt);
+//!     for event in running {
+//!         match event {
+//!             CallEvent::Token(token) => print!("{}", token.text),
+//!             CallEvent::Finished(finish) => println!("{}", finish.tail),
+//!             CallEvent::Failed(error) => return Err(error.into()),
+//!             _ => {}
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
 //! Map: [`pipeline`] the way; [`running`] a call on it; [`blocking`] the same without async code.
 
 pub mod blocking;

@@ -9,6 +9,13 @@
 //!   `Cache-Status` can say what was reused, streaming or not.
 //! - No text of a prompt or an answer reaches the log.
 //!
+//! ```no_run
+//! # async fn run(pipeline: tapri_pipeline::Pipeline) -> Result<(), tapri_server::ServeError> {
+//! let config = tapri_server::ServerConfig { port: 0, ..Default::default() };
+//! tapri_server::serve(config, pipeline, |address| println!("http://{address}")).await
+//! # }
+//! ```
+//!
 //! Map: [`config`] what can be set; [`serve`](mod@serve) listening and stopping; `routes` one file for each group
 //! of paths; `body` reading a request; `reply` headers and errors; [`metrics`] what `/metrics` shows; `meter`
 //! the measuring of one call; `log_line` the line every ten seconds.

@@ -4,6 +4,31 @@
 //! renders as a stream of chunks or as one body. No server framework is known here: a request is bytes and
 //! headers' values, an answer is something that can be serialised.
 //!
+//! ```
+//! use tapri_api::openai::{self, Body, Format, Head};
+//! use tapri_api::{CallEvent, Finish, FinishReason, Timings, Token, Usage};
+//!
+//! let request = openai::chat::parse(br#"{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0}"#)?;
+//! assert_eq!(request.call.sampling.temperature, 0.0);
+//! let refusal = openai::chat::parse(br#"{"messages": [{"role": "user", "content": "Hi"}], "n": 2}"#).unwrap_err();
+//! assert_eq!((refusal.status(), refusal.field.as_deref()), (400, Some("n")));
+//!
+//! let id = Head::answer_id(Format::Chat, request.call.id);
+//! let head = Head { format: Format::Chat, id, created: 0, model: "m".into(), fingerprint: "f".into(), hide_cached: false };
+//! let mut body = Body::new(head);
+//! body.event(&CallEvent::Token(Token { id: 5, text: "Hello".into(), logprobs: None }));
+//! let finish = Finish {
+//!     reason: FinishReason::Stop,
+//!     matched_stop: None,
+//!     tail: String::new(),
+//!     usage: Usage::from_prompt(10, 0, 0, 1),
+//!     timings: Timings::default(),
+//! };
+//! let json = body.event(&CallEvent::Finished(finish)).unwrap();
+//! assert!(json.contains(r#""content":"Hello""#) && json.contains(r#""cached_tokens":0"#));
+//! # Ok::<(), tapri_api::ApiError>(())
+//! ```
+//!
 //! Map: [`call`] what is asked; [`event`] what comes back; [`reuse`] what the prefix cache had; [`usage`] the
 //! counting of tokens; [`cache_status`] the `Cache-Status` header; [`error`] the one error; [`openai`] OpenAI's formats.
 

@@ -3,6 +3,16 @@
 //! A backend turns a [`Call`](tapri_api::Call) into a stream of [`CallEvent`](tapri_api::CallEvent)s. Nothing
 //! above this crate knows whether the model runs in this process or elsewhere.
 //!
+//! ```no_run
+//! use tapri_engine::{Engine, EngineConfig};
+//! use tapri_upstream::{Backend, Embedded};
+//!
+//! let engine = Engine::start("model.gguf".as_ref(), EngineConfig::default())?;
+//! let backend = Embedded::new(engine, "my-model", vec!["another-name".to_owned()]);
+//! println!("{} reads {} tokens", backend.model().id, backend.model().context);
+//! # Ok::<(), tapri_engine::StartError>(())
+//! ```
+//!
 //! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`stream`] the events of one call; [`stats`] counters.
 
 pub mod backend;
