@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
+use axum::serve::ListenerExt;
 use tapri_pipeline::Pipeline;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -127,11 +128,16 @@ impl Bound {
         log.spawn(log_line::run(pipeline.clone(), self.config.log_interval));
 
         let (close, closed) = oneshot::channel::<()>();
-        let serving =
-            axum::serve(self.listener, router(app.clone())).with_graceful_shutdown(async {
-                // An error means that the sender is gone, which is a reason to close as well.
-                let _ = closed.await;
-            });
+        // Without it the system holds a token back until the client has confirmed the one before: up to 40 ms each.
+        let listener = self.listener.tap_io(|connection| {
+            if let Err(error) = connection.set_nodelay(true) {
+                tracing::debug!("a connection keeps its delays: {error}");
+            }
+        });
+        let serving = axum::serve(listener, router(app.clone())).with_graceful_shutdown(async {
+            // An error means that the sender is gone, which is a reason to close as well.
+            let _ = closed.await;
+        });
         let mut serving = pin!(serving.into_future());
         tokio::select! {
             result = &mut serving => return result.map_err(ServeError::Serve),
