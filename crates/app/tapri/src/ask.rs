@@ -1,0 +1,87 @@
+//! `tapri ask`.
+
+mod asking;
+mod display;
+mod questions;
+mod record;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use tapri_casefile::{Document, Layout, Room, Session};
+use tapri_pipeline::ModelCard;
+use tapri_pipeline::api::TemplateUse;
+
+use crate::ask::asking::{Asked, Asker};
+use crate::ask::display::Display;
+use crate::ask::questions::Questions;
+use crate::ask::record::Report;
+use crate::cli::AskArgs;
+use crate::failure::Failure;
+use crate::load;
+use crate::prices::PriceList;
+use crate::quantity::show_count;
+
+/// The exit code of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
+    // Whatever may be wrong with the arguments is said before a model is pulled and loaded.
+    let mut questions = Questions::new(args)?;
+    let prices = match &args.prices {
+        Some(path) => PriceList::open(path).map_err(|error| {
+            let hint = "see the README for a price list's fields";
+            Failure::new(error, Some(hint))
+        })?,
+        None => PriceList::example(),
+    };
+    let document = Document::open(&args.file).map_err(|error| {
+        let hint = error.hint();
+        Failure::new(error, hint)
+    })?;
+    let loaded = load::load(&args.model, &args.engine)?;
+    let card = loaded.pipeline.model(None).map_err(asking::failure)?.clone();
+    let layout = layout(&card);
+    let room = Room { context: card.context, answer: args.max_tokens.get() };
+    introduce(&document, layout);
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let session = Session::new(document, layout, room);
+    let mut display = Display::new(args.json);
+    let mut report = Report::new(card.id.clone(), !args.engine.no_prefix_cache, prices);
+    let mut asker = Asker::new(loaded.pipeline.clone(), session, args);
+    let ended = runtime.block_on(async {
+        while let Some(question) = questions.next().await? {
+            match asker.ask(&question, &mut display).await? {
+                Asked::Answered(record) => {
+                    let cost = report.cost(&record);
+                    display.row(&record, &cost)?;
+                    report.add(record);
+                }
+                Asked::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    });
+    // A thread that reads from a terminal can't be waited for.
+    runtime.shutdown_background();
+    // What was answered before an error or Ctrl-C is as true as before.
+    display.summary(&report)?;
+    ended
+}
+
+/// A model without a chat template was not tuned to answer: it gets plain text.
+fn layout(card: &ModelCard) -> Layout {
+    match card.template {
+        TemplateUse::Own => Layout::Chat,
+        TemplateUse::ChatMlFallback => Layout::Completion,
+    }
+}
+
+fn introduce(document: &Document, layout: Layout) {
+    let pages = document.pages().map_or_else(String::new, |pages| format!("{pages} pages, "));
+    eprintln!("{}: {pages}{} characters", document.name(), show_count(document.text().chars().count()));
+    if layout == Layout::Completion {
+        eprintln!("note: the model has no chat template: it is asked as a base model, in plain text, and answers poorly");
+    }
+}

@@ -1,0 +1,152 @@
+//! One question's way.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tapri_casefile::{Prepared, Session, SessionError};
+use tapri_pipeline::Pipeline;
+use tapri_pipeline::api::{ApiError, Call, CallEvent, Prompt, Sampling};
+
+use crate::ask::display::Display;
+use crate::ask::record::Record;
+use crate::cli::AskArgs;
+use crate::failure::Failure;
+
+/// Asks one question after another.
+pub(crate) struct Asker {
+    pipeline: Pipeline,
+    session: Session,
+    max_tokens: usize,
+    keep_turns: bool,
+    asked: usize,
+}
+
+/// How a question ended.
+pub(crate) enum Asked {
+    Answered(Record),
+    /// By Ctrl-C.
+    Interrupted,
+}
+
+impl Asker {
+    pub(crate) fn new(pipeline: Pipeline, session: Session, args: &AskArgs) -> Self {
+        Asker { pipeline, session, max_tokens: args.max_tokens.get(), keep_turns: args.chat, asked: 0 }
+    }
+
+    /// Asks, and streams the answer to the display.
+    pub(crate) async fn ask(&mut self, question: &str, display: &mut Display) -> Result<Asked> {
+        self.asked += 1;
+        display.question(self.asked, question)?;
+        // The clock starts before the prompt is laid out and tokenised: that is what a person waits for.
+        let start = Instant::now();
+        let prepared = self.prepare(question).await?;
+        if let Some(dropped) = prepared.dropped {
+            display.dropped(dropped);
+        }
+        let call = Call {
+            max_tokens: Some(self.max_tokens),
+            sampling: Sampling::greedy(),
+            stop: prepared.stop,
+            ..Call::new(prepared.prompt)
+        };
+        tokio::select! {
+            asked = self.answer(question, call, start, display) => asked,
+            // Dropping the call cancels it.
+            _ = tokio::signal::ctrl_c() => {
+                display.interrupted();
+                Ok(Asked::Interrupted)
+            }
+        }
+    }
+
+    async fn answer(&mut self, question: &str, call: Call, start: Instant, display: &mut Display) -> Result<Asked> {
+        let mut running = self.pipeline.start(call).await.map_err(failure)?;
+        let reuse = running.admission().reuse;
+        let mut reading = display.reading(reuse.prompt, reuse.cached);
+        let mut answer = String::new();
+        let (mut first, mut last) = (None, start);
+        while let Some(event) = running.next().await {
+            match event {
+                CallEvent::Prefill { ready, .. } => reading.at(ready),
+                CallEvent::Token(token) => {
+                    last = Instant::now();
+                    if first.is_none() {
+                        first = Some(last);
+                        reading.done();
+                    }
+                    display.text(&token.text)?;
+                    answer.push_str(&token.text);
+                }
+                CallEvent::Finished(finish) => {
+                    reading.done();
+                    display.text(&finish.tail)?;
+                    answer.push_str(&finish.tail);
+                    if self.keep_turns {
+                        self.session.keep(question, &answer);
+                    }
+                    return Ok(Asked::Answered(Record {
+                        question: question.to_owned(),
+                        answer: answer.trim().to_owned(),
+                        prompt_tokens: finish.usage.prompt(),
+                        cached_tokens: finish.usage.cached,
+                        answer_tokens: finish.usage.answer,
+                        // Without a token, the end came when the first was due.
+                        ttft: first.map_or_else(|| start.elapsed(), |first| first - start),
+                        decode: first.map_or(Duration::ZERO, |first| last - first),
+                        finish: finish.reason,
+                        stop: reuse.stop,
+                    }));
+                }
+                CallEvent::Failed(error) => return Err(failure(error).into()),
+                _ => {}
+            }
+        }
+        Err(anyhow::anyhow!("the answer ended without a reason"))
+    }
+
+    /// The prompt of a question, as token ids where they are known already.
+    async fn prepare(&mut self, question: &str) -> Result<Prepared> {
+        // Counting is async and the session is not: a counted prompt comes back to be counted here.
+        let mut counts: Vec<(Prompt, Vec<u32>)> = Vec::new();
+        loop {
+            let mut wanted = None;
+            let result = self.session.prepare(question, |prompt| {
+                match counts.iter().find(|(counted, _)| counted == prompt) {
+                    Some((_, ids)) => Ok(ids.len()),
+                    None => {
+                        wanted = Some(prompt.clone());
+                        Err(Uncounted)
+                    }
+                }
+            });
+            match (result, wanted) {
+                (Ok(mut prepared), _) => {
+                    // The same tokens as the text would become; it need not be tokenised again.
+                    if let Some(at) = counts.iter().position(|(prompt, _)| *prompt == prepared.prompt) {
+                        prepared.prompt = Prompt::Tokens(counts.swap_remove(at).1);
+                    }
+                    return Ok(prepared);
+                }
+                (Err(SessionError::Count(Uncounted)), Some(prompt)) => {
+                    let ids = self.pipeline.tokenize(prompt.clone()).await.map_err(failure)?;
+                    counts.push((prompt, ids));
+                }
+                (Err(error), _) => {
+                    let hint = "take a model with a larger context ('tapri pull' lists some), split the document, or \
+                                lower --max-tokens";
+                    return Err(Failure::new(anyhow::Error::msg(error.to_string()), Some(hint)).into());
+                }
+            }
+        }
+    }
+}
+
+/// A prompt that has not been counted yet.
+#[derive(Debug, thiserror::Error)]
+#[error("the prompt is not counted")]
+struct Uncounted;
+
+/// What the pipeline says, as the command line says it.
+pub(crate) fn failure(error: ApiError) -> Failure {
+    Failure::new(anyhow::Error::msg(error.message), error.hint)
+}

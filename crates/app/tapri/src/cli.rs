@@ -1,0 +1,156 @@
+//! What can be written after `tapri`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tapri_engine::{EngineConfig, PrefixHash};
+use tapri_registry::ModelRef;
+
+use crate::quantity;
+
+/// Keeps long prompts hot: ask a model about a document and only the first question reads it.
+#[derive(Debug, Parser)]
+#[command(name = "tapri", version, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask questions about a document (PDF, Markdown or text)
+    Ask(AskArgs),
+    /// Bring a model to this machine, or list what is there
+    Pull(PullArgs),
+    /// Serve a model over HTTP, with OpenAI's API
+    Serve(ServeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// The document
+    pub(crate) file: PathBuf,
+    /// A file of questions, one a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) questions: Option<PathBuf>,
+    /// A question; may be given several times. Without this and --questions, questions come from stdin
+    #[arg(long, value_name = "QUESTION")]
+    pub(crate) ask: Vec<String>,
+    /// Keep earlier questions and answers behind the document
+    #[arg(long)]
+    pub(crate) chat: bool,
+    /// The model: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
+    #[arg(long, env = "TAPRI_MODEL", default_value = "gemma-3-270m", value_parser = model)]
+    pub(crate) model: ModelRef,
+    /// The most tokens of an answer
+    #[arg(long, value_name = "N", default_value = "64")]
+    pub(crate) max_tokens: NonZeroUsize,
+    /// A price list (TOML or JSON) to estimate costs with, instead of the built-in example
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Print the answers and figures as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PullArgs {
+    /// The model: a name, hf:OWNER/REPO:FILE, or a path. Without it, the models are listed
+    #[arg(value_parser = model)]
+    pub(crate) model: Option<ModelRef>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The model: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
+    #[arg(long, env = "TAPRI_MODEL", default_value = "gemma-3-270m", value_parser = model)]
+    pub(crate) model: ModelRef,
+    /// The address to listen on
+    #[arg(long, env = "TAPRI_HOST", default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// The port to listen on; 0 takes a free one
+    #[arg(long, env = "TAPRI_PORT", default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// Leave out of every answer how many tokens came from the cache
+    #[arg(long)]
+    pub(crate) hide_cached_tokens: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// The engine's settings, the same for every command that runs a model.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineArgs {
+    /// Compute every prompt from its first token
+    #[arg(long)]
+    pub(crate) no_prefix_cache: bool,
+    /// The memory for the KV cache, never exceeded
+    #[arg(long, env = "TAPRI_KV_MEMORY", value_name = "SIZE", default_value = "2GiB", value_parser = quantity::bytes)]
+    pub(crate) kv_memory: u64,
+    /// Forget a prefix this long after its last use (500ms, 90s, 10m, 1h) [default: never]
+    #[arg(long, env = "TAPRI_PREFIX_TTL", value_name = "TIME", value_parser = quantity::duration)]
+    pub(crate) prefix_ttl: Option<Duration>,
+    /// The hash that names KV blocks
+    #[arg(long, env = "TAPRI_PREFIX_HASH", value_enum, default_value_t = HashArg::Sha256)]
+    pub(crate) prefix_hash: HashArg,
+    /// Tokens in a KV block
+    #[arg(long, env = "TAPRI_BLOCK_SIZE", value_name = "N", default_value = "16", value_parser = block_size)]
+    pub(crate) block_size: usize,
+    /// Threads that compute [default: one for each core]
+    #[arg(long, env = "TAPRI_THREADS", value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HashArg {
+    /// Safe between tenants that don't trust each other
+    Sha256,
+    /// Faster; not collision-safe between tenants
+    Xxh3,
+}
+
+impl EngineArgs {
+    /// As the engine takes them.
+    pub(crate) fn config(&self) -> EngineConfig {
+        let default = EngineConfig::default();
+        EngineConfig {
+            threads: self.threads.unwrap_or(default.threads),
+            kv_memory: self.kv_memory,
+            block_size: self.block_size,
+            prefix_cache: !self.no_prefix_cache,
+            prefix_ttl: self.prefix_ttl,
+            prefix_hash: match self.prefix_hash {
+                HashArg::Sha256 => PrefixHash::Sha256,
+                HashArg::Xxh3 => PrefixHash::Xxh3,
+            },
+            ..default
+        }
+    }
+}
+
+fn model(text: &str) -> Result<ModelRef, String> {
+    text.parse().map_err(|error: tapri_registry::ReferenceError| format!("{error}\nhint: {}", error.hint()))
+}
+
+fn block_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(size @ (16 | 32 | 64 | 128 | 256)) => Ok(size),
+        _ => Err("it must be 16, 32, 64, 128 or 256".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

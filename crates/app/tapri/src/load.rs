@@ -1,0 +1,69 @@
+//! From a model's name to a pipeline.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use tapri_engine::{Engine, StartError};
+use tapri_pipeline::Pipeline;
+use tapri_registry::{ModelRef, Recheck};
+use tapri_upstream::Embedded;
+
+use crate::cli::{EngineArgs, HashArg};
+use crate::failure::Failure;
+use crate::pull;
+use crate::quantity::show_bytes;
+
+/// A model that is loaded.
+pub(crate) struct Loaded {
+    /// The name it is served under.
+    pub(crate) name: String,
+    pub(crate) pipeline: Pipeline,
+}
+
+/// Brings the model's file if it is missing, and starts an engine on it.
+pub(crate) fn load(model: &ModelRef, args: &EngineArgs) -> Result<Loaded> {
+    if args.prefix_hash == HashArg::Xxh3 {
+        eprintln!("warning: --prefix-hash xxh3 is not collision-safe between tenants that don't trust each other");
+    }
+    let path = pull::pulled(model, Recheck::No)?;
+    let config = args.config();
+    let threads = config.threads;
+    let engine = Engine::start(&path, config).map_err(failure)?;
+    let info = engine.model();
+    eprintln!(
+        "{}: {} on {} thread{}, KV memory {}",
+        path.file_name().unwrap_or_default().to_string_lossy(),
+        info.isa,
+        threads,
+        if threads.get() == 1 { "" } else { "s" },
+        show_bytes(info.kv_bytes as u64),
+    );
+    let name = name(model, &path);
+    let mut aliases = vec![info.name.clone()];
+    aliases.retain(|alias| *alias != name);
+    let pipeline = Pipeline::new(Arc::new(Embedded::new(engine, name.clone(), aliases)));
+    Ok(Loaded { name, pipeline })
+}
+
+fn name(model: &ModelRef, path: &Path) -> String {
+    match model {
+        ModelRef::Named(model) => model.name.to_owned(),
+        _ => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    }
+}
+
+fn failure(error: StartError) -> Failure {
+    let hint = match &error {
+        StartError::File { .. } => {
+            Some("it should be a GGUF file; pull it again if it came from a pull, or copy it again")
+        }
+        StartError::Model { .. } | StartError::Tokenizer { .. } | StartError::Template { .. } => {
+            Some("'tapri pull' lists models that run")
+        }
+        StartError::KvMemory { .. } | StartError::KvStore(_) => Some("set --kv-memory, for example --kv-memory 2GiB"),
+        StartError::Isa(_) => Some("unset TAPRI_ISA to take the best path of this machine"),
+        _ => None,
+    };
+    Failure::new(error, hint)
+}
