@@ -22,15 +22,87 @@ struct Case {
 }
 
 const CASES: [Case; 9] = [
-    Case { name: "hd256_512_at_30208", q_heads: 4, kv_heads: 1, head_dim: 256, window: None, rows: 512, start: 30_208 },
-    Case { name: "hd256_64_at_30681", q_heads: 4, kv_heads: 1, head_dim: 256, window: None, rows: 64, start: 30_681 },
-    Case { name: "hd256_20_at_30700", q_heads: 4, kv_heads: 1, head_dim: 256, window: None, rows: 20, start: 30_700 },
-    Case { name: "hd256_decode_at_30745", q_heads: 4, kv_heads: 1, head_dim: 256, window: None, rows: 1, start: 30_745 },
-    Case { name: "hd256_window512_512", q_heads: 4, kv_heads: 1, head_dim: 256, window: Some(512), rows: 512, start: 30_208 },
-    Case { name: "hd256_window512_decode", q_heads: 4, kv_heads: 1, head_dim: 256, window: Some(512), rows: 1, start: 30_745 },
-    Case { name: "hd64_512_at_7680", q_heads: 9, kv_heads: 3, head_dim: 64, window: None, rows: 512, start: 7_680 },
-    Case { name: "hd64_20_at_7680", q_heads: 9, kv_heads: 3, head_dim: 64, window: None, rows: 20, start: 7_680 },
-    Case { name: "hd64_decode_at_8000", q_heads: 9, kv_heads: 3, head_dim: 64, window: None, rows: 1, start: 8_000 },
+    Case {
+        name: "hd256_512_at_30208",
+        q_heads: 4,
+        kv_heads: 1,
+        head_dim: 256,
+        window: None,
+        rows: 512,
+        start: 30_208,
+    },
+    Case {
+        name: "hd256_64_at_30681",
+        q_heads: 4,
+        kv_heads: 1,
+        head_dim: 256,
+        window: None,
+        rows: 64,
+        start: 30_681,
+    },
+    Case {
+        name: "hd256_20_at_30700",
+        q_heads: 4,
+        kv_heads: 1,
+        head_dim: 256,
+        window: None,
+        rows: 20,
+        start: 30_700,
+    },
+    Case {
+        name: "hd256_decode_at_30745",
+        q_heads: 4,
+        kv_heads: 1,
+        head_dim: 256,
+        window: None,
+        rows: 1,
+        start: 30_745,
+    },
+    Case {
+        name: "hd256_window512_512",
+        q_heads: 4,
+        kv_heads: 1,
+        head_dim: 256,
+        window: Some(512),
+        rows: 512,
+        start: 30_208,
+    },
+    Case {
+        name: "hd256_window512_decode",
+        q_heads: 4,
+        kv_heads: 1,
+        head_dim: 256,
+        window: Some(512),
+        rows: 1,
+        start: 30_745,
+    },
+    Case {
+        name: "hd64_512_at_7680",
+        q_heads: 9,
+        kv_heads: 3,
+        head_dim: 64,
+        window: None,
+        rows: 512,
+        start: 7_680,
+    },
+    Case {
+        name: "hd64_20_at_7680",
+        q_heads: 9,
+        kv_heads: 3,
+        head_dim: 64,
+        window: None,
+        rows: 20,
+        start: 7_680,
+    },
+    Case {
+        name: "hd64_decode_at_8000",
+        q_heads: 9,
+        kv_heads: 3,
+        head_dim: 64,
+        window: None,
+        rows: 1,
+        start: 8_000,
+    },
 ];
 
 /// Enough variety for the arithmetic not to be special; the values do not matter.
@@ -44,14 +116,26 @@ fn noise(n: usize) -> Vec<f32> {
 }
 
 fn paged(case: &Case, compute: &Compute) -> (KvStore, Vec<u32>) {
-    let layout = KvLayout { layers_per_block: 1, kv_heads: case.kv_heads, head_dim: case.head_dim, block_tokens: 16 };
+    let layout = KvLayout {
+        layers_per_block: 1,
+        kv_heads: case.kv_heads,
+        head_dim: case.head_dim,
+        block_tokens: 16,
+    };
     let tokens = case.start + case.rows;
     let blocks = tokens.div_ceil(16);
     let mut store = KvStore::new(layout, blocks + 1).unwrap();
     // 7919 is prime, so this visits each block once unless their number is a multiple of it.
     let table: Vec<u32> = (0..blocks).map(|i| (i * 7919 % blocks) as u32 + 1).collect();
     let kv = noise(tokens * case.kv_heads * case.head_dim);
-    write_kv(compute, &mut store, 0, &[SeqRows { first_row: 0, rows: tokens, start: 0, blocks: &table }], &kv, &kv);
+    write_kv(
+        compute,
+        &mut store,
+        0,
+        &[SeqRows { first_row: 0, rows: tokens, start: 0, blocks: &table }],
+        &kv,
+        &kv,
+    );
     (store, table)
 }
 
@@ -60,7 +144,10 @@ fn bench(c: &mut Criterion) {
     for threads in [1, 2] {
         let compute = Compute::new(isa, threads);
         let mut group = c.benchmark_group(format!("attention/{isa}/{threads}"));
-        group.sample_size(10).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
+        group
+            .sample_size(10)
+            .warm_up_time(Duration::from_millis(200))
+            .measurement_time(Duration::from_secs(1));
         for case in &CASES {
             let (store, table) = paged(case, &compute);
             let q = noise(case.rows * case.q_heads * case.head_dim);
@@ -74,11 +161,23 @@ fn bench(c: &mut Criterion) {
                 Throughput::Elements((4 * sum * case.q_heads * case.head_dim) as u64)
             });
             group.bench_function(case.name, |b| {
-                let rows = [SeqRows { first_row: 0, rows: case.rows, start: case.start, blocks: &table }];
+                let rows =
+                    [SeqRows { first_row: 0, rows: case.rows, start: case.start, blocks: &table }];
                 let scale = 1.0 / (case.head_dim as f32).sqrt();
                 b.iter(|| {
                     let q = black_box(&q);
-                    attention(&compute, &store, 0, &rows, q, case.q_heads, case.window, scale, &mut scratch, &mut out);
+                    attention(
+                        &compute,
+                        &store,
+                        0,
+                        &rows,
+                        q,
+                        case.q_heads,
+                        case.window,
+                        scale,
+                        &mut scratch,
+                        &mut out,
+                    );
                 });
             });
         }

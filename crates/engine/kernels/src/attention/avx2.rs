@@ -38,6 +38,11 @@ impl Vector for F32x8 {
         }
     }
     #[inline(always)]
+    unsafe fn prefetch(from: *const u16) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+    #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
         // SAFETY: as above.
         unsafe { F32x8(_mm256_fmadd_ps(self.0, b.0, c.0)) }
@@ -125,7 +130,7 @@ impl Kernel for Avx2 {
             unsafe { block::<F32x8, R, W>(tile, fresh) }
         }
         // SAFETY: the caller's contract. Few rows take wider tiles: the products would wait for each other otherwise.
-        unsafe { per_rows!(tile, fresh, rows, [1, 4], [2, 4], [3, 4], [4, 2], [5, 2], [6, 2]) }
+        unsafe { per_rows!(tile, fresh, rows, [1, 4], [2, 4], [3, 2], [4, 2], [5, 2], [6, 2]) }
     }
 
     unsafe fn merge(so_far: &mut [f32], old: f32, fresh: &[f32], new: f32) {

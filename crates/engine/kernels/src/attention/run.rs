@@ -246,12 +246,15 @@ impl Worker<'_> {
         packed.resize(rows.len() * head_dim, 0.0);
         for tile in 0..tiles {
             let part = even(rows.len(), tiles, tile);
-            let packed = &mut packed[part.start * head_dim..part.end * head_dim];
-            for (index, row) in part.clone().enumerate() {
+            let mut sources: [&[f32]; MAX_ROWS] = [&[]; MAX_ROWS];
+            for (source, row) in sources.iter_mut().zip(part.clone()) {
                 let at = out_offset(self.call, self.shape, self.unit, rows.start + row);
-                let q = &self.call.q[at..at + head_dim];
-                for (to, q) in packed[index..].iter_mut().step_by(part.len()).zip(q) {
-                    *to = q * factor;
+                *source = &self.call.q[at..at + head_dim];
+            }
+            let packed = &mut packed[part.start * head_dim..part.end * head_dim];
+            for (d, packed) in packed.chunks_exact_mut(part.len()).enumerate() {
+                for (to, source) in packed.iter_mut().zip(&sources) {
+                    *to = source[d] * factor;
                 }
             }
         }

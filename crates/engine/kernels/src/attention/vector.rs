@@ -15,6 +15,8 @@ pub(super) trait Vector: Copy {
     unsafe fn store(self, to: *mut f32);
     /// Widens the two bf16 values of each lane's 32 bits: the lower, then the upper.
     unsafe fn load_pairs(from: *const u16) -> (Self, Self);
+    /// Asks for the cache line at `from`, which need not be valid.
+    unsafe fn prefetch(from: *const u16);
     /// `self * b + c`, fused.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn mul(self, b: Self) -> Self;
