@@ -81,7 +81,7 @@ fn silu_body(gate: &mut [f32], up: &[f32]) {
 #[inline(always)]
 fn gelu_body(gate: &mut [f32], up: &[f32]) {
     /// 2 sqrt(2 / pi)
-    const TWICE: f32 = 1.595_769_1;
+    const TWICE: f32 = 1.595_769;
     for (g, u) in gate.iter_mut().zip(up) {
         let x = *g;
         let t = TWICE * (x * (1.0 + 0.044_715 * (x * x)));

@@ -94,7 +94,7 @@ fn unusable_layouts_are_refused() {
     assert!(matches!(KvStore::new(good, usize::MAX / 2), Err(KvStoreError::TooLarge { .. })));
 }
 
-/// Reserving costs nothing: this is 16 TB, and two blocks are used.
+/// Reserving costs nothing: this is 4.9 GB, and one block is written.
 #[cfg(target_os = "linux")]
 #[test]
 fn untouched_blocks_take_no_memory() {
