@@ -81,14 +81,16 @@ impl Record {
         }
         let Some(kind) = TensorType::from_id(self.type_id) else { return Ok(0) };
         let columns = self.dims.first().copied().unwrap_or(1);
-        let Some(row) = kind.row_bytes(columns) else {
-            let block = kind.block_len();
+        let block = kind.block_len();
+        if !columns.is_multiple_of(block) {
             return Err(shape(&format!(
                 "rows of {columns} values are not whole {kind} blocks of {block}"
             )));
-        };
+        }
         let rows: usize = self.dims.iter().skip(1).product();
-        row.checked_mul(rows).ok_or_else(|| shape("its number of bytes overflows"))
+        let row = kind.row_bytes(columns);
+        row.and_then(|row| row.checked_mul(rows))
+            .ok_or_else(|| shape("its number of bytes overflows"))
     }
 
     /// Checks where the data lies and remembers it. `data_start` is where the data section begins.
