@@ -12,6 +12,8 @@
 //! So a row's bits depend on that row and the matrix alone, and all instruction-set paths give the same bits.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
 mod split;
@@ -48,6 +50,17 @@ pub fn matmul(compute: &Compute, weights: &Weights, activations: &Activations, o
                     avx512::floats(compute, weights, activations.floats(), &output);
                 } else {
                     avx512::quantised(compute, weights, activations.blocks(), &output);
+                }
+            }
+        }
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => {
+            // SAFETY: as above.
+            unsafe {
+                if float {
+                    avx2::floats(compute, weights, activations.floats(), &output);
+                } else {
+                    avx2::quantised(compute, weights, activations.blocks(), &output);
                 }
             }
         }

@@ -47,7 +47,7 @@ pub(super) unsafe fn quantised(
         });
         return;
     }
-    let grid = split::Grid::new(compute, weights, out.m);
+    let grid = split::Grid::new(compute, weights, out.m, 2);
     split::run(compute, weights, out.m, grid.items(), |item| {
         let (pair, part) = grid.item(item);
         // SAFETY: the CPU has the path, and these panels of these rows are this item's alone.

@@ -37,31 +37,31 @@ pub(super) fn panels_of_a_stream(compute: &Compute, weights: &Weights) -> usize 
     even.clamp(1, (STREAM_BYTES / weights.layout().panel_bytes).max(1))
 }
 
-/// A product as pairs of panels by ranges of rows.
+/// A product as runs of panels by ranges of rows.
 pub(super) struct Grid {
-    pairs: usize,
+    runs: usize,
     row_parts: usize,
     m: usize,
 }
 
 impl Grid {
-    /// Rows are cut only if there are too few pairs for the threads.
-    pub(super) fn new(compute: &Compute, weights: &Weights, m: usize) -> Grid {
-        let pairs = weights.panels().div_ceil(2);
+    /// Runs of `panels_each` panels. Rows are cut only if there are too few runs for the threads.
+    pub(super) fn new(compute: &Compute, weights: &Weights, m: usize, panels_each: usize) -> Grid {
+        let runs = weights.panels().div_ceil(panels_each);
         let wanted = if compute.threads() == 1 { 1 } else { compute.threads() * 4 };
         let most = (m / ROWS_WORTH_UNPACKING).max(1);
-        Grid { pairs, row_parts: wanted.div_ceil(pairs).clamp(1, most), m }
+        Grid { runs, row_parts: wanted.div_ceil(runs).clamp(1, most), m }
     }
 
     pub(super) fn items(&self) -> usize {
-        self.pairs * self.row_parts
+        self.runs * self.row_parts
     }
 
-    /// The pair of panels and the rows of an item.
+    /// The run of panels and the rows of an item.
     pub(super) fn item(&self, item: usize) -> (usize, Range<usize>) {
-        let (pair, part) = (item / self.row_parts, item % self.row_parts);
+        let (run, part) = (item / self.row_parts, item % self.row_parts);
         let row = |part| self.m * part / self.row_parts;
-        (pair, row(part)..row(part + 1))
+        (run, row(part)..row(part + 1))
     }
 }
 

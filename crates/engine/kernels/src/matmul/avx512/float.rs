@@ -21,7 +21,7 @@ pub(in crate::matmul) unsafe fn floats(
     out: &Output<'_>,
 ) {
     assert_eq!(rows.len(), out.m * weights.k(), "rows of activations");
-    let grid = split::Grid::new(compute, weights, out.m);
+    let grid = split::Grid::new(compute, weights, out.m, 2);
     split::run(compute, weights, out.m, grid.items(), |item| {
         let (pair, part) = grid.item(item);
         for first in part.clone().step_by(MOST_ROWS) {
