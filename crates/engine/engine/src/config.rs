@@ -4,16 +4,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use tapri_kernels::Isa;
-
-/// The hash that names KV blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PrefixHash {
-    /// SHA-256: safe between tenants that don't trust each other.
-    #[default]
-    Sha256,
-    /// XXH3, 128 bits: faster, not collision-safe between tenants.
-    Xxh3,
-}
+use tapri_kv::PrefixHash;
 
 /// Settings of an [`Engine`](crate::Engine). The default suits a laptop.
 #[derive(Debug, Clone)]
@@ -51,7 +42,7 @@ impl Default for EngineConfig {
             block_size: 16,
             prefix_cache: true,
             prefix_ttl: None,
-            prefix_hash: PrefixHash::default(),
+            prefix_hash: PrefixHash::Sha256,
             chunk: CHUNK,
             max_running: RUNNING,
             max_waiting: 256,

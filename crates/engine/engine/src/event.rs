@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tapri_gguf::TokenId;
-use tapri_kv::StopReason;
+use tapri_kv::Stop;
 
 /// One step of a call, in this order: `Admitted`, any number of `Prefill`, any number of `Token`, then
 /// `Done` or `Failed`, after which nothing comes.
@@ -35,8 +35,8 @@ pub struct Admitted {
     pub cached_tokens: usize,
     /// Prompt tokens that another call was computing and this one waited for; not part of `cached_tokens`.
     pub joined_tokens: usize,
-    /// Why reuse ended where it did.
-    pub stop: StopReason,
+    /// Where reuse ended, and why; what a client may see of it is [`Stop::for_client`].
+    pub stop: Stop,
     /// How long the call waited before it ran.
     pub queued: Duration,
 }
@@ -131,8 +131,20 @@ pub enum GenerateError {
     /// The engine is stopping.
     #[error("the engine is shutting down")]
     ShuttingDown,
+    /// The prompt needs more KV blocks than the whole budget has.
+    #[error(
+        "the prompt needs {needed} KV blocks and the whole budget has {capacity}; raise the KV memory or shorten the prompt"
+    )]
+    ExceedsKvBudget {
+        /// Blocks that the prompt needs at once.
+        needed: usize,
+        /// Blocks there are.
+        capacity: usize,
+    },
     /// The model produced something that is not a number.
-    #[error("the model's scores for token {position} are not numbers; the model file may be damaged")]
+    #[error(
+        "the model's scores for token {position} are not numbers; the model file may be damaged"
+    )]
     NotANumber {
         /// The position whose logits were broken.
         position: usize,

@@ -11,16 +11,28 @@
 //! - Nobody waits for a slow reader: a call's event channel has room for everything it can ever send.
 //!
 //! Map: [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back;
-//! [`engine`] the handle and start-up; `scheduler` the loop; `sequence` one running call;
-//! [`sampling`] the choice of a token; `stop` stop strings; [`stats`] counters.
+//! [`handle`] the engine as others see it, and its start; `scheduler` the loop (with `scheduler/admit`,
+//! `scheduler/batch` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
+//! stop strings; [`stats`] counters.
 
 pub mod config;
 pub mod event;
+pub mod handle;
 pub mod request;
+pub mod sampling;
+mod scheduler;
+mod sequence;
 pub mod stats;
+mod stop;
 
-pub use config::{EngineConfig, PrefixHash};
-pub use event::{Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Timings, TokenEvent, TokenLogprob, TokenLogprobs, Usage};
+pub use config::EngineConfig;
+pub use event::{
+    Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Timings, TokenEvent,
+    TokenLogprob, TokenLogprobs, Usage,
+};
+pub use handle::{CallHandle, Engine, ModelInfo, StartError, SubmitError};
 pub use request::{CacheUse, GenerateRequest, Sampling, Scope, StopRules};
 pub use stats::EngineStats;
 pub use tapri_gguf::TokenId;
+pub use tapri_kernels::Isa;
+pub use tapri_kv::{PrefixHash, ResetReport, Stop, StopReason};

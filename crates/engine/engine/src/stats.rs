@@ -1,5 +1,6 @@
 //! Counters and gauges, as one snapshot.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What the engine has done and holds; counters only grow, gauges say what is true now.
@@ -13,12 +14,16 @@ pub struct EngineStats {
     pub prefix_joined: u64,
     /// Counter: calls preempted.
     pub preemptions: u64,
+    /// Counter: tokens that resumed calls had to compute again.
+    pub recomputed_tokens: u64,
     /// Counter: prompt tokens computed or reused.
     pub prompt_tokens: u64,
     /// Counter: answer tokens.
     pub answer_tokens: u64,
-    /// Counter: blocks evicted to make room.
+    /// Counter: blocks evicted to make room, least recently used first.
     pub evicted_blocks: u64,
+    /// Counter: blocks evicted to make room that a window had passed.
+    pub evicted_window_blocks: u64,
     /// Counter: blocks dropped because their time was up.
     pub expired_blocks: u64,
     /// Counter: blocks dropped by a reset.
@@ -39,4 +44,47 @@ pub struct EngineStats {
     pub recent: (u64, u64),
     /// How long the engine has run.
     pub uptime: Duration,
+}
+
+/// Looked-up and hit tokens of the last calls, for the hit rate that the log shows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recent {
+    calls: VecDeque<(u64, u64)>,
+    totals: (u64, u64),
+}
+
+impl Recent {
+    /// How many calls the rate covers.
+    const CALLS: usize = 1000;
+
+    pub(crate) fn add(&mut self, queries: u64, hits: u64) {
+        self.calls.push_back((queries, hits));
+        self.totals.0 += queries;
+        self.totals.1 += hits;
+        if self.calls.len() > Self::CALLS
+            && let Some((queries, hits)) = self.calls.pop_front()
+        {
+            self.totals.0 -= queries;
+            self.totals.1 -= hits;
+        }
+    }
+
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        self.totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Recent;
+
+    #[test]
+    fn the_recent_rate_forgets_the_thousand_and_first_call() {
+        let mut recent = Recent::default();
+        recent.add(100, 0);
+        for _ in 0..1000 {
+            recent.add(10, 9);
+        }
+        assert_eq!(recent.totals(), (10_000, 9_000));
+    }
 }

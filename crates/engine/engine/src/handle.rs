@@ -1,0 +1,433 @@
+//! The engine as others see it: its start, a call's submission and its events.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tapri_gguf::{Gguf, GgufError};
+use tapri_kernels::{Compute, Isa, IsaError, KvStore, KvStoreError};
+use tapri_kv::{CacheConfig, CallId, ConfigError, GroupSpec, PrefixCache, ResetReport};
+use tapri_model::{LoadError, Model};
+use tapri_text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError};
+
+use crate::config::EngineConfig;
+use crate::event::GenerateEvent;
+use crate::request::GenerateRequest;
+use crate::sampling::{self, SamplingError};
+use crate::scheduler::{Command, Scheduler, Submission};
+use crate::stats::EngineStats;
+
+/// What is known of the loaded model.
+#[derive(Debug, Clone)]
+pub struct ModelInfo {
+    /// The file's own name for it, or the file's name.
+    pub name: String,
+    /// The architecture, as the file names it.
+    pub architecture: String,
+    /// The most tokens that prompt and answer may have together.
+    pub context_length: usize,
+    /// Digest of the weights, the tokenizer and everything else that the numbers depend on.
+    pub fingerprint: [u8; 32],
+    /// Tokens in the vocabulary.
+    pub vocabulary: usize,
+    /// The file.
+    pub file: PathBuf,
+    /// The instruction-set path.
+    pub isa: Isa,
+    /// Bytes of the packed weights.
+    pub weight_bytes: usize,
+    /// Bytes of the KV budget that blocks can use.
+    pub kv_bytes: usize,
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The file isn't a GGUF that can be read.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: GgufError,
+    },
+    /// The model can't be run exactly as the file says.
+    #[error("{}: {source}", path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: LoadError,
+    },
+    /// The tokenizer isn't one that is known.
+    #[error("{}: {source}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: TokenizerError,
+    },
+    /// The chat template can't be read.
+    #[error("{}: {source}", path.display())]
+    Template {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: TemplateError,
+    },
+    /// `TAPRI_ISA` names no path of this machine.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
+    /// The block size isn't one that the kernels take.
+    #[error("the block size must be 16, 32, 64, 128 or 256 tokens, not {0}")]
+    BlockSize(usize),
+    /// The KV budget has no room for a block of each group.
+    #[error("a KV memory of {budget} bytes is too little: this model needs at least {least} bytes")]
+    KvMemory {
+        /// What was set.
+        budget: u64,
+        /// The least that works.
+        least: u64,
+    },
+    /// The memory could not be reserved.
+    #[error(transparent)]
+    KvStore(#[from] KvStoreError),
+    /// The prefix cache refused its settings.
+    #[error(transparent)]
+    Cache(#[from] ConfigError),
+    /// The operating system gave no thread.
+    #[error("start the engine's thread: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why a call was not taken. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// There is nothing to go on from.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// Prompt and answer don't fit the context.
+    #[error(
+        "the prompt has {prompt} tokens; the model's context is {context} tokens, prompt and answer together"
+    )]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens of the context.
+        context: usize,
+    },
+    /// A token id that the vocabulary doesn't have.
+    #[error("token id {id} at position {position} is outside the vocabulary of {vocabulary}")]
+    BadToken {
+        /// The id.
+        id: u32,
+        /// Its place in the prompt.
+        position: usize,
+        /// Tokens in the vocabulary.
+        vocabulary: usize,
+    },
+    /// A sampling setting is out of range.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// Too many calls wait already.
+    #[error("{waiting} calls wait already, which is the limit")]
+    QueueFull {
+        /// Calls that wait.
+        waiting: usize,
+    },
+    /// The engine is stopping.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+}
+
+/// State that the handle and the engine's thread share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) stats: Mutex<EngineStats>,
+    /// Calls submitted and not admitted yet.
+    pub(crate) waiting: AtomicUsize,
+    pub(crate) stopping: AtomicBool,
+}
+
+/// A running engine. Clones are handles to the same one; it stops when the last is dropped.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    info: ModelInfo,
+    tokenizer: Arc<Tokenizer>,
+    template: ChatTemplate,
+    max_waiting: usize,
+    commands: flume::Sender<Command>,
+    shared: Arc<Shared>,
+    next_call: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Room for commands that are not calls; calls are bounded by `max_waiting`.
+const SPARE_COMMANDS: usize = 64;
+
+/// Events besides one for each token: admission, progress, the end.
+const SPARE_EVENTS: usize = 80;
+
+impl Engine {
+    /// Loads the model at `path` and starts its thread.
+    ///
+    /// # Errors
+    /// When the file, the model, the tokenizer or a setting is one that it can't run exactly; the error names it.
+    pub fn start(path: &Path, config: EngineConfig) -> Result<Engine, StartError> {
+        let at = || path.to_owned();
+        let gguf = Gguf::open(path).map_err(|source| StartError::File { path: at(), source })?;
+        Engine::start_from(&gguf, at(), config)
+    }
+
+    /// The same for a file that is open already; `path` is only its name.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_from(
+        gguf: &Gguf,
+        path: PathBuf,
+        config: EngineConfig,
+    ) -> Result<Engine, StartError> {
+        let isa = match config.isa {
+            Some(isa) => isa,
+            None => Isa::from_env()?,
+        };
+        if !matches!(config.block_size, 16 | 32 | 64 | 128 | 256) {
+            return Err(StartError::BlockSize(config.block_size));
+        }
+        let compute = Compute::new(isa, config.threads.get());
+        let tokenizer = Tokenizer::from_gguf(gguf)
+            .map_err(|source| StartError::Tokenizer { path: path.clone(), source })?;
+        let template = ChatTemplate::from_gguf(gguf, &tokenizer)
+            .map_err(|source| StartError::Template { path: path.clone(), source })?;
+        let model = Model::load(gguf, &compute)
+            .map_err(|source| StartError::Model { path: path.clone(), source })?;
+
+        let plan = model.kv_plan(config.block_size);
+        let block_bytes = plan.layout.block_bytes();
+        let blocks = usize::try_from(config.kv_memory / block_bytes as u64).unwrap_or(usize::MAX);
+        // The null block, which takes address space alone, and a block of every group for one token.
+        if blocks < 1 + plan.groups.len() {
+            let least = (block_bytes * (1 + plan.groups.len())) as u64;
+            return Err(StartError::KvMemory { budget: config.kv_memory, least });
+        }
+        let store = KvStore::new(plan.layout, blocks)?;
+        let groups = plan.groups.iter().map(|group| GroupSpec::from_window(group.window)).collect();
+        let mut cache_config = CacheConfig::new(blocks, groups);
+        cache_config.block_tokens = config.block_size;
+        cache_config.hash = config.prefix_hash;
+        cache_config.enabled = config.prefix_cache;
+        cache_config.join = config.prefix_cache;
+        cache_config.ttl = config.prefix_ttl;
+        cache_config.step_tokens = config.chunk.get();
+        let cache = PrefixCache::new(cache_config)?;
+
+        let name = gguf.metadata().str("general.name").map_or_else(
+            |_| path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned()),
+            str::to_owned,
+        );
+        let info = ModelInfo {
+            name,
+            architecture: gguf.metadata().str("general.architecture").unwrap_or("").to_owned(),
+            context_length: model.config().context_length,
+            fingerprint: model.fingerprint(),
+            vocabulary: model.config().vocab_size,
+            file: path,
+            isa,
+            weight_bytes: model.weight_bytes(),
+            kv_bytes: (blocks - 1) * block_bytes,
+        };
+        let tokenizer = Arc::new(tokenizer);
+        let shared = Arc::new(Shared::default());
+        let max_waiting = config.max_waiting;
+        let (sender, receiver) = flume::bounded(max_waiting + SPARE_COMMANDS);
+        let mut scheduler = Scheduler::new(
+            model,
+            compute,
+            store,
+            cache,
+            Arc::clone(&tokenizer),
+            config,
+            receiver,
+            Arc::clone(&shared),
+        );
+        scheduler.publish_stats();
+        let thread = std::thread::Builder::new()
+            .name("tapri-engine".to_owned())
+            .spawn(move || scheduler.run())
+            .map_err(StartError::Thread)?;
+        Ok(Engine {
+            inner: Arc::new(Inner {
+                info,
+                tokenizer,
+                template,
+                max_waiting,
+                commands: sender,
+                shared,
+                next_call: AtomicU64::new(1),
+                thread: Mutex::new(Some(thread)),
+            }),
+        })
+    }
+
+    /// The loaded model.
+    pub fn model(&self) -> &ModelInfo {
+        &self.inner.info
+    }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.inner.tokenizer
+    }
+
+    /// Its chat template, or ChatML where it has none.
+    pub fn template(&self) -> &ChatTemplate {
+        &self.inner.template
+    }
+
+    /// Takes a call. Its events come through the handle; dropping the handle cancels it.
+    ///
+    /// An answer never outgrows the context: it ends with [`FinishReason::Length`](crate::FinishReason::Length) there.
+    ///
+    /// # Errors
+    /// When the request can't be run as it stands, too many calls wait, or the engine is stopping.
+    pub fn submit(&self, request: GenerateRequest) -> Result<CallHandle, SubmitError> {
+        let inner = &*self.inner;
+        let info = &inner.info;
+        sampling::validate(&request.sampling, request.logprobs)?;
+        let prompt = request.prompt.len();
+        if prompt == 0 {
+            return Err(SubmitError::EmptyPrompt);
+        }
+        // An answer of one token needs no position of its own: it is never read back.
+        if prompt > info.context_length || (prompt == info.context_length && request.max_tokens > 1)
+        {
+            return Err(SubmitError::PromptTooLong { prompt, context: info.context_length });
+        }
+        let vocabulary = info.vocabulary;
+        if let Some((position, id)) =
+            request.prompt.iter().enumerate().find(|(_, id)| id.0 as usize >= vocabulary)
+        {
+            return Err(SubmitError::BadToken { id: id.0, position, vocabulary });
+        }
+        if inner.shared.stopping.load(Ordering::Acquire) {
+            return Err(SubmitError::ShuttingDown);
+        }
+        let waiting = inner.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        let give_up = |error| {
+            inner.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+            Err(error)
+        };
+        if waiting > inner.max_waiting {
+            return give_up(SubmitError::QueueFull { waiting });
+        }
+        let id = CallId(inner.next_call.fetch_add(1, Ordering::Relaxed));
+        let room = request.max_tokens.min(info.context_length) + SPARE_EVENTS;
+        let (events, receiver) = flume::bounded(room);
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let submission = Submission {
+            id,
+            request,
+            events,
+            cancelled: Arc::clone(&cancelled),
+            submitted: Instant::now(),
+            fallback_seed: RandomState::new().build_hasher().finish(),
+        };
+        match inner.commands.try_send(Command::Submit(Box::new(submission))) {
+            Ok(()) => Ok(CallHandle { events: receiver, cancelled }),
+            Err(flume::TrySendError::Full(_)) => give_up(SubmitError::QueueFull { waiting }),
+            Err(flume::TrySendError::Disconnected(_)) => give_up(SubmitError::ShuttingDown),
+        }
+    }
+
+    /// Counters and gauges, as of the last step.
+    pub fn stats(&self) -> EngineStats {
+        self.inner.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets everything that is cached; running calls go on undisturbed.
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub fn reset_prefix_cache(&self) -> Result<ResetReport, SubmitError> {
+        let (reply, answer) = flume::bounded(1);
+        let sent = self.inner.commands.send(Command::Reset(reply));
+        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+    }
+
+    /// Stops: calls have `limit` to end, the rest fail with
+    /// [`GenerateError::ShuttingDown`](crate::GenerateError::ShuttingDown). Blocks until the thread has ended.
+    pub fn shutdown(&self, limit: Duration) {
+        self.inner.shutdown(limit);
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("model", &self.inner.info).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn shutdown(&self, limit: Duration) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // A thread that is gone already needs no word.
+        let _ = self.commands.send(Command::Shutdown(Instant::now() + limit));
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shutdown(Duration::ZERO);
+    }
+}
+
+/// A call's events. Dropping it cancels the call at the next step.
+#[derive(Debug)]
+pub struct CallHandle {
+    events: flume::Receiver<GenerateEvent>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl CallHandle {
+    /// Waits for the next event; `None` after the last.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would hide that this blocks")]
+    pub fn next(&mut self) -> Option<GenerateEvent> {
+        self.events.recv().ok()
+    }
+
+    /// Waits for the next event without blocking the thread; `None` after the last.
+    /// The future can be dropped without losing an event.
+    pub async fn next_async(&mut self) -> Option<GenerateEvent> {
+        self.events.recv_async().await.ok()
+    }
+
+    /// Ends the call at the next step with [`FinishReason::Cancelled`](crate::FinishReason::Cancelled).
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for CallHandle {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}

@@ -1,0 +1,286 @@
+//! The choice of a token from its scores.
+//!
+//! Order of the filters: temperature, min-p, top-k, top-p (as vLLM applies them). Everything is a pure
+//! function of the logits, the settings and the generator's state, so a call with a seed repeats.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use tapri_gguf::TokenId;
+
+use crate::event::{TokenLogprob, TokenLogprobs};
+use crate::request::Sampling;
+
+/// What is wrong with sampling settings; fragments for "sampling settings: {0}".
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SamplingError {
+    /// `temperature` outside [0, 100] or not a number.
+    #[error("temperature must be a number from 0 to 100, got {0}")]
+    Temperature(f32),
+    /// `top_p` outside (0, 1].
+    #[error("top_p must be above 0 and at most 1, got {0}")]
+    TopP(f32),
+    /// `min_p` outside [0, 1].
+    #[error("min_p must be from 0 to 1, got {0}")]
+    MinP(f32),
+    /// `top_k` of 0.
+    #[error("top_k must be at least 1, or absent to keep all tokens")]
+    TopK,
+    /// More than 20 rivals asked for.
+    #[error("at most 20 top logprobs can be asked for, got {0}")]
+    Logprobs(u32),
+}
+
+/// The most rivals whose logprobs a call may ask for.
+pub const MAX_TOP_LOGPROBS: u32 = 20;
+
+/// Checks settings before a call is taken.
+///
+/// # Errors
+/// The first setting that is out of its range.
+pub fn validate(sampling: &Sampling, logprobs: Option<u32>) -> Result<(), SamplingError> {
+    let Sampling { temperature, top_k, top_p, min_p, seed: _ } = *sampling;
+    if !(0.0..=100.0).contains(&temperature) {
+        return Err(SamplingError::Temperature(temperature));
+    }
+    if !(top_p > 0.0 && top_p <= 1.0) {
+        return Err(SamplingError::TopP(top_p));
+    }
+    if !(0.0..=1.0).contains(&min_p) {
+        return Err(SamplingError::MinP(min_p));
+    }
+    if top_k == Some(0) {
+        return Err(SamplingError::TopK);
+    }
+    match logprobs {
+        Some(n) if n > MAX_TOP_LOGPROBS => Err(SamplingError::Logprobs(n)),
+        _ => Ok(()),
+    }
+}
+
+/// One call's sampler: its settings and its generator.
+#[derive(Debug, Clone)]
+pub(crate) struct Sampler {
+    settings: Sampling,
+    rng: ChaCha8Rng,
+    candidates: Vec<(u32, f32)>,
+}
+
+impl Sampler {
+    /// `fallback_seed` serves a call that names none.
+    pub(crate) fn new(settings: Sampling, fallback_seed: u64) -> Self {
+        let seed = settings.seed.unwrap_or(fallback_seed);
+        Sampler { settings, rng: ChaCha8Rng::seed_from_u64(seed), candidates: Vec::new() }
+    }
+
+    /// Picks a token from `logits` `[vocabulary]`; `None` if they hold a NaN or nothing finite.
+    pub(crate) fn pick(&mut self, logits: &[f32]) -> Option<TokenId> {
+        let (best, max) = argmax(logits)?;
+        if self.settings.temperature == 0.0 {
+            return Some(TokenId(best));
+        }
+        let inverse = 1.0 / self.settings.temperature;
+        let weight = |l: f32| ((l - max) * inverse).exp();
+        self.candidates.clear();
+        let floor = self.settings.min_p;
+        self.candidates.extend(
+            logits
+                .iter()
+                .enumerate()
+                .map(|(i, &l)| (i as u32, weight(l)))
+                .filter(|&(_, w)| w >= floor && w > 0.0),
+        );
+        self.keep_top();
+        let total: f64 = self.candidates.iter().map(|&(_, w)| f64::from(w)).sum();
+        // 53 random bits: a uniform number in [0, 1).
+        let uniform = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let mut left = uniform * total;
+        for &(id, w) in &self.candidates {
+            left -= f64::from(w);
+            if left < 0.0 {
+                return Some(TokenId(id));
+            }
+        }
+        // Rounding may leave a hair: the last candidate's.
+        self.candidates.last().map(|&(id, _)| TokenId(id))
+    }
+
+    /// Cuts the candidates to top-k, then to top-p of what is left, likeliest first.
+    fn keep_top(&mut self) {
+        let Sampling { top_k, top_p, .. } = self.settings;
+        let by_weight = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        if let Some(k) = top_k.map(|k| k as usize)
+            && k < self.candidates.len()
+        {
+            self.candidates.select_nth_unstable_by(k, by_weight);
+            self.candidates.truncate(k);
+        }
+        if top_p >= 1.0 {
+            // One order, whatever the selection left: the draw must not depend on it.
+            self.candidates.sort_unstable_by_key(|&(id, _)| id);
+            return;
+        }
+        let total: f64 = self.candidates.iter().map(|&(_, w)| f64::from(w)).sum();
+        let wanted = total * f64::from(top_p);
+        // Sorting 262,144 candidates takes longer than a decode step; the nucleus is nearly always
+        // among the first thousand.
+        let mut head = 1024;
+        loop {
+            let sorted = head >= self.candidates.len();
+            let slice = if sorted {
+                &mut self.candidates[..]
+            } else {
+                self.candidates.select_nth_unstable_by(head, by_weight);
+                &mut self.candidates[..head]
+            };
+            slice.sort_unstable_by(by_weight);
+            let mut sum = 0.0;
+            let end = slice.iter().position(|&(_, w)| {
+                sum += f64::from(w);
+                sum >= wanted
+            });
+            if let Some(end) = end {
+                self.candidates.truncate(end + 1);
+                return;
+            }
+            if sorted {
+                return;
+            }
+            head *= 8;
+        }
+    }
+}
+
+/// The index and value of the greatest score, the first of equals; `None` if one is NaN or the greatest isn't finite.
+fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
+    let mut best = (0u32, f32::NEG_INFINITY);
+    let mut nan = false;
+    for (i, &l) in logits.iter().enumerate() {
+        nan |= l.is_nan();
+        if l > best.1 {
+            best = (i as u32, l);
+        }
+    }
+    (!nan && best.1.is_finite()).then_some(best)
+}
+
+/// The logprob of `chosen` and of the `top` likeliest tokens, before temperature and filters.
+pub(crate) fn logprobs(
+    logits: &[f32],
+    chosen: TokenId,
+    top: usize,
+    bytes: impl Fn(TokenId) -> Vec<u8>,
+) -> TokenLogprobs {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&l| f64::from(l - max).exp()).sum();
+    let normaliser = f64::from(max) + sum.ln();
+    let one = |id: u32| TokenLogprob {
+        id: TokenId(id),
+        bytes: bytes(TokenId(id)),
+        logprob: (f64::from(logits[id as usize]) - normaliser) as f32,
+    };
+    let by_score =
+        |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
+    let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+    let top = top.min(ids.len());
+    if top < ids.len() {
+        ids.select_nth_unstable_by(top, by_score);
+        ids.truncate(top);
+    }
+    ids.sort_unstable_by(by_score);
+    TokenLogprobs { chosen: one(chosen.0), top: ids.into_iter().map(one).collect() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn sampler(settings: Sampling) -> Sampler {
+        Sampler::new(settings, 7)
+    }
+
+    #[test]
+    fn greedy_takes_the_first_of_equals() {
+        assert_eq!(sampler(Sampling::greedy()).pick(&[1.0, 3.0, 3.0, 2.0]), Some(TokenId(1)));
+    }
+
+    #[test]
+    fn a_score_that_is_no_number_is_refused() {
+        assert_eq!(sampler(Sampling::greedy()).pick(&[1.0, f32::NAN]), None);
+        assert_eq!(sampler(Sampling::default()).pick(&[f32::INFINITY, 0.0]), None);
+        assert_eq!(sampler(Sampling::default()).pick(&[f32::NEG_INFINITY; 2]), None);
+    }
+
+    #[test]
+    fn a_seed_repeats_and_another_differs() {
+        let logits: Vec<f32> = (0..1000).map(|i| ((i * 37) % 101) as f32 / 50.0).collect();
+        let run = |seed| {
+            let mut s = sampler(Sampling { seed: Some(seed), ..Sampling::default() });
+            (0..50).map(|_| s.pick(&logits).unwrap().0).collect::<Vec<_>>()
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+
+    #[test]
+    fn frequencies_follow_the_probabilities() {
+        let logits: Vec<f32> = [0.5f32, 0.3, 0.2].iter().map(|p| p.ln()).collect();
+        let mut s = sampler(Sampling::default());
+        let mut seen = [0u32; 3];
+        for _ in 0..20_000 {
+            seen[s.pick(&logits).unwrap().0 as usize] += 1;
+        }
+        for (n, p) in seen.iter().zip([0.5, 0.3, 0.2]) {
+            assert!((f64::from(*n) / 20_000.0 - p).abs() < 0.02, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn each_filter_keeps_what_it_says() {
+        let logits: Vec<f32> = [0.4f32, 0.3, 0.2, 0.1].iter().map(|p| p.ln()).collect();
+        let reach = |settings: Sampling| {
+            let mut s = sampler(settings);
+            let mut seen = [false; 4];
+            for _ in 0..2_000 {
+                seen[s.pick(&logits).unwrap().0 as usize] = true;
+            }
+            seen
+        };
+        let all = Sampling::default();
+        assert_eq!(reach(all.clone()), [true; 4]);
+        assert_eq!(reach(Sampling { top_k: Some(2), ..all.clone() }), [true, true, false, false]);
+        assert_eq!(reach(Sampling { top_p: 0.65, ..all.clone() }), [true, true, false, false]);
+        assert_eq!(reach(Sampling { top_p: 0.71, ..all.clone() }), [true, true, true, false]);
+        assert_eq!(reach(Sampling { min_p: 0.4, ..all.clone() }), [true, true, true, false]);
+        assert_eq!(reach(Sampling { temperature: 0.01, ..all }), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_wide_nucleus_is_exact() {
+        // 5,000 equal tokens: top_p 0.5 needs 2,500 of them, past the first selection.
+        let mut s = sampler(Sampling { top_p: 0.5, ..Sampling::default() });
+        for _ in 0..200 {
+            assert!(s.pick(&[0.0; 5_000]).unwrap().0 < 2_500);
+        }
+    }
+
+    #[test]
+    fn logprobs_are_normalised_and_sorted() {
+        let logits: Vec<f32> = [0.1f32, 0.6, 0.3].iter().map(|p| p.ln() + 5.0).collect();
+        let l = logprobs(&logits, TokenId(0), 2, |_| Vec::new());
+        assert!((l.chosen.logprob - 0.1f32.ln()).abs() < 1e-5);
+        assert_eq!(l.top.iter().map(|t| t.id.0).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let s = Sampling::default;
+        assert_eq!(validate(&Sampling { top_k: Some(0), ..s() }, None), Err(SamplingError::TopK));
+        assert_eq!(validate(&Sampling { top_p: 0.0, ..s() }, None), Err(SamplingError::TopP(0.0)));
+        assert!(validate(&Sampling { temperature: f32::NAN, ..s() }, None).is_err());
+        assert!(validate(&Sampling { min_p: -0.1, ..s() }, None).is_err());
+        assert_eq!(validate(&s(), Some(21)), Err(SamplingError::Logprobs(21)));
+        assert_eq!(validate(&s(), Some(20)), Ok(()));
+    }
+}

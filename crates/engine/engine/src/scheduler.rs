@@ -1,0 +1,295 @@
+//! The engine's loop: take commands, admit, compute one batch, hand out tokens; again.
+//!
+//! Everything here belongs to one thread. A step computes one token for every call that decodes, and as many
+//! prompt tokens as fit the chunk for those that don't, oldest first.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use tapri_gguf::TokenId;
+use tapri_kernels::{Compute, KvStore};
+use tapri_kv::{BlockId, CallId, Moment, PrefixCache, PromptKeys, ResetReport, Root, RootParts};
+use tapri_model::{Model, Scratch};
+use tapri_text::Tokenizer;
+
+use crate::config::EngineConfig;
+use crate::event::{FinishReason, GenerateError, GenerateEvent};
+use crate::handle::Shared;
+use crate::request::GenerateRequest;
+use crate::sequence::Sequence;
+use crate::stats::Recent;
+
+mod admit;
+mod batch;
+mod emit;
+
+/// Raised whenever the engine computes other K and V than before for the same file.
+const NUMERICS_VERSION: u32 = 1;
+
+/// A call on its way to the loop.
+pub(crate) struct Submission {
+    pub(crate) id: CallId,
+    pub(crate) request: GenerateRequest,
+    pub(crate) events: flume::Sender<GenerateEvent>,
+    pub(crate) cancelled: Arc<AtomicBool>,
+    pub(crate) submitted: Instant,
+    pub(crate) fallback_seed: u64,
+}
+
+/// What the loop is told.
+pub(crate) enum Command {
+    Submit(Box<Submission>),
+    Reset(flume::Sender<ResetReport>),
+    /// Stop when all calls have ended, or at this time.
+    Shutdown(Instant),
+}
+
+/// The loop's state.
+pub(crate) struct Scheduler {
+    model: Model,
+    compute: Compute,
+    scratch: Scratch,
+    store: KvStore,
+    cache: PrefixCache,
+    tokenizer: Arc<Tokenizer>,
+    config: EngineConfig,
+    commands: flume::Receiver<Command>,
+    shared: Arc<Shared>,
+    started: Instant,
+    /// Calls that hold nothing: new ones, and at the front those that were preempted.
+    waiting: VecDeque<Sequence>,
+    /// Calls that wait for a prefix that another one computes.
+    joining: Vec<Sequence>,
+    /// Calls that run, oldest first.
+    running: Vec<Sequence>,
+    /// Calls that ended in this step, with their last event: sent when the gauges say so as well.
+    ended: Vec<(Sequence, GenerateEvent)>,
+    stop_at: Option<Instant>,
+    recent: Recent,
+    answer_tokens: u64,
+    prompt_tokens: u64,
+    /// Reused by every step.
+    logits: Vec<f32>,
+    fresh: Vec<BlockId>,
+}
+
+impl Scheduler {
+    pub(crate) fn new(
+        model: Model,
+        compute: Compute,
+        store: KvStore,
+        cache: PrefixCache,
+        tokenizer: Arc<Tokenizer>,
+        config: EngineConfig,
+        commands: flume::Receiver<Command>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Scheduler {
+            model,
+            compute,
+            scratch: Scratch::new(),
+            store,
+            cache,
+            tokenizer,
+            config,
+            commands,
+            shared,
+            started: Instant::now(),
+            waiting: VecDeque::new(),
+            joining: Vec::new(),
+            running: Vec::new(),
+            ended: Vec::new(),
+            stop_at: None,
+            recent: Recent::default(),
+            answer_tokens: 0,
+            prompt_tokens: 0,
+            logits: Vec::new(),
+            fresh: Vec::new(),
+        }
+    }
+
+    /// Runs until told to stop, or until nobody can submit any more.
+    pub(crate) fn run(&mut self) {
+        loop {
+            if !self.take_commands() {
+                break;
+            }
+            if catch_unwind(AssertUnwindSafe(|| self.step())).is_err() {
+                self.recover();
+            }
+            self.publish_stats();
+            self.say_goodbye();
+        }
+        self.shared.stopping.store(true, Ordering::Release);
+        self.fail_all(&GenerateError::ShuttingDown);
+        // What was sent after the last look is answered too.
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Submit(submission) = command {
+                let _ =
+                    submission.events.try_send(GenerateEvent::Failed(GenerateError::ShuttingDown));
+            }
+        }
+        self.publish_stats();
+        self.say_goodbye();
+    }
+
+    /// One step: who left goes, who can start starts, then one batch.
+    fn step(&mut self) {
+        self.drop_cancelled();
+        self.admit();
+        self.compute_batch();
+    }
+
+    /// Takes what was sent; waits for something if there is nothing to do. `false`: it is time to end.
+    fn take_commands(&mut self) -> bool {
+        loop {
+            let idle =
+                self.running.is_empty() && self.joining.is_empty() && self.waiting.is_empty();
+            if let Some(stop_at) = self.stop_at
+                && (idle || Instant::now() >= stop_at)
+            {
+                return false;
+            }
+            let command = if idle {
+                match self.commands.recv() {
+                    Ok(command) => command,
+                    Err(flume::RecvError::Disconnected) => return false,
+                }
+            } else {
+                match self.commands.try_recv() {
+                    Ok(command) => command,
+                    Err(_) => return true,
+                }
+            };
+            match command {
+                Command::Submit(submission) => self.take(*submission),
+                Command::Reset(reply) => {
+                    let _ = reply.try_send(self.cache.reset());
+                    self.publish_stats();
+                }
+                Command::Shutdown(at) => {
+                    self.stop_at = Some(self.stop_at.map_or(at, |earlier| earlier.min(at)));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, submission: Submission) {
+        let keys = self.keys(&submission.request);
+        let context = self.model.config().context_length;
+        let tokenizer = Arc::clone(&self.tokenizer);
+        self.waiting.push_back(Sequence::new(submission, keys, tokenizer, context));
+    }
+
+    /// What a call's blocks are keyed by, besides its tokens.
+    fn keys(&self, request: &GenerateRequest) -> PromptKeys {
+        let root = Root::new(&RootParts {
+            numerics: NUMERICS_VERSION,
+            isa: self.compute.isa().name(),
+            // Covers the file's bytes (weights, tokenizer) and the RoPE settings that it leaves implicit.
+            model: &self.model.fingerprint(),
+            rope: b"",
+            kv_type: "bf16",
+            block_tokens: self.config.block_size,
+            hash: self.config.prefix_hash,
+            tenant: &request.scope.0,
+        });
+        let keys = PromptKeys::new(root);
+        match &request.salt {
+            Some(salt) => keys.with_salt(salt.as_bytes()),
+            None => keys,
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::after(self.started.elapsed())
+    }
+
+    /// Lets go of the calls whose caller left.
+    fn drop_cancelled(&mut self) {
+        let left = |s: &mut Sequence| s.is_cancelled();
+        let mut gone: Vec<Sequence> = self.running.extract_if(.., left).collect();
+        gone.extend(self.joining.extract_if(.., left));
+        let (cancelled, waiting): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(Sequence::is_cancelled);
+        self.waiting = waiting;
+        gone.extend(cancelled);
+        for sequence in gone {
+            self.end(sequence, FinishReason::Cancelled, None);
+        }
+    }
+
+    /// After a defect in a step: its calls fail, what others hold and what is cached stays.
+    fn recover(&mut self) {
+        tracing::error!("a step of the engine failed, and its calls with it");
+        for sequence in std::mem::take(&mut self.running) {
+            self.fail(sequence, GenerateError::Internal("a step of the engine failed".to_owned()));
+        }
+    }
+
+    fn fail_all(&mut self, error: &GenerateError) {
+        let mut all = std::mem::take(&mut self.running);
+        all.append(&mut self.joining);
+        all.extend(std::mem::take(&mut self.waiting));
+        for sequence in all {
+            self.fail(sequence, error.clone());
+        }
+    }
+
+    /// Takes a call, in whatever state, out of the cache and the counts, and keeps its last event to be sent.
+    fn close(&mut self, sequence: Sequence, event: GenerateEvent) {
+        let now = self.now();
+        self.cache.finish(sequence.id, now);
+        if !sequence.admitted {
+            self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.ended.push((sequence, event));
+    }
+
+    fn fail(&mut self, sequence: Sequence, error: GenerateError) {
+        self.close(sequence, GenerateEvent::Failed(error));
+    }
+
+    fn say_goodbye(&mut self) {
+        for (sequence, event) in self.ended.drain(..) {
+            sequence.send(event);
+        }
+    }
+
+    pub(crate) fn publish_stats(&mut self) {
+        let kv = self.cache.stats();
+        let counters = kv.counters;
+        let used = kv.groups.iter().map(|group| group.in_use).sum();
+        let cached = kv.groups.iter().map(|group| group.cached).sum();
+        let stats = crate::EngineStats {
+            prefix_queries: counters.queries,
+            prefix_hits: counters.hits,
+            prefix_joined: counters.joined,
+            preemptions: counters.preemptions,
+            recomputed_tokens: counters.resumed_queries - counters.resumed_hits,
+            prompt_tokens: self.prompt_tokens,
+            answer_tokens: self.answer_tokens,
+            evicted_blocks: counters.evictions.capacity,
+            evicted_window_blocks: counters.evictions.window,
+            expired_blocks: counters.evictions.expired,
+            reset_blocks: counters.evictions.reset,
+            running: self.running.len(),
+            waiting: self.waiting.len() + self.joining.len(),
+            blocks_used: used,
+            blocks_cached: cached,
+            blocks_total: kv.capacity,
+            block_bytes: self.store.layout().block_bytes(),
+            recent: self.recent.totals(),
+            uptime: self.started.elapsed(),
+        };
+        *self.shared.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = stats;
+    }
+}
+
+/// Token ids as the cache takes them, without a copy.
+fn plain(tokens: &[TokenId]) -> &[u32] {
+    bytemuck::cast_slice(tokens)
+}

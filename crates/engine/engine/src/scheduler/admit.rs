@@ -1,0 +1,79 @@
+//! Who may start: first come, first served; whoever can join a prefix that is being computed waits for it.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tapri_kv::{Admission, Ready};
+
+use crate::event::GenerateError;
+use crate::sequence::Sequence;
+
+use super::{Scheduler, plain};
+
+impl Scheduler {
+    pub(super) fn admit(&mut self) {
+        self.admit_woken();
+        while self.running.len() + self.joining.len() < self.config.max_running.get() {
+            let Some(sequence) = self.waiting.pop_front() else { return };
+            let now = self.now();
+            let admission = self.cache.admit(
+                sequence.id,
+                plain(&sequence.tokens),
+                &sequence.keys,
+                sequence.options,
+                now,
+            );
+            match admission {
+                Ok(Admission::Ready(ready)) => self.start(sequence, &ready),
+                Ok(Admission::Wait(_)) => self.joining.push(sequence),
+                Ok(Admission::NoRoom(_)) => {
+                    // Those behind it wait as well: a large call must not starve.
+                    self.waiting.push_front(sequence);
+                    return;
+                }
+                Ok(Admission::TooLarge(too_large)) => {
+                    let (needed, capacity) = (too_large.needed, too_large.capacity);
+                    self.fail(sequence, GenerateError::ExceedsKvBudget { needed, capacity });
+                }
+                Err(error) => {
+                    self.fail(sequence, GenerateError::Internal(error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Calls whose wait for another one's prefix is over.
+    fn admit_woken(&mut self) {
+        for id in self.cache.drain_woken() {
+            let Some(index) = self.joining.iter().position(|s| s.id == id) else { continue };
+            let now = self.now();
+            match self.cache.poll_waiting(id, now) {
+                Ok(Admission::Wait(_)) => {}
+                Ok(Admission::Ready(ready)) => {
+                    let sequence = self.joining.remove(index);
+                    self.start(sequence, &ready);
+                }
+                Ok(Admission::NoRoom(_)) => {
+                    let sequence = self.joining.remove(index);
+                    self.waiting.push_front(sequence);
+                }
+                Ok(Admission::TooLarge(_)) | Err(_) => {
+                    let sequence = self.joining.remove(index);
+                    self.fail(sequence, GenerateError::Internal("its wait was lost".to_owned()));
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, mut sequence: Sequence, ready: &Ready) {
+        if !sequence.admitted {
+            self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.prompt_tokens += sequence.prompt_tokens as u64;
+            if !sequence.options.no_read && self.config.prefix_cache {
+                self.recent.add(sequence.prompt_tokens as u64, ready.hit as u64);
+            }
+        }
+        sequence.admit(ready, Instant::now());
+        self.running.push(sequence);
+    }
+}

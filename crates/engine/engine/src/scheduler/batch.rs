@@ -1,0 +1,139 @@
+//! One batch: which tokens of which calls, room for them, the forward pass.
+
+use tapri_kv::{CallError, CallId, GroupIndex};
+use tapri_model::{LogitsWanted, SequenceBatch};
+
+use super::Scheduler;
+
+/// The most prompt tokens in a step while another call decodes: its next token waits for the whole step.
+const CHUNK_BESIDE_DECODING: usize = 128;
+
+/// What a step computes of one call.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    id: CallId,
+    rows: usize,
+}
+
+impl Scheduler {
+    /// Computes one step of the running calls and hands out the tokens it gave.
+    pub(super) fn compute_batch(&mut self) {
+        let parts = self.plan();
+        let parts = self.make_room(parts);
+        if parts.is_empty() {
+            return;
+        }
+        for block in self.fresh.drain(..) {
+            self.store.clear_block(block.0);
+        }
+        if let Err(error) = self.forward(&parts) {
+            // The model refused the batch before it computed anything: no call can go on.
+            tracing::error!(%error, "the model refused a batch");
+            self.recover();
+            return;
+        }
+        self.hand_out(&parts);
+    }
+
+    /// One token for each call that decodes; the chunk's prompt tokens for the others, oldest first.
+    fn plan(&self) -> Vec<Part> {
+        let decoding = |pending: usize| pending == 1;
+        let mut chunk = self.config.chunk.get();
+        if self.running.iter().any(|s| decoding(s.pending())) {
+            chunk = chunk.min(CHUNK_BESIDE_DECODING);
+        }
+        let mut parts = Vec::with_capacity(self.running.len());
+        for sequence in &self.running {
+            let pending = sequence.pending();
+            let rows = if decoding(pending) { 1 } else { pending.min(chunk) };
+            if !decoding(pending) {
+                chunk -= rows;
+            }
+            if rows > 0 {
+                parts.push(Part { id: sequence.id, rows });
+            }
+        }
+        parts
+    }
+
+    /// Finds blocks for the parts; preempts the newest call while there are too few.
+    fn make_room(&mut self, mut parts: Vec<Part>) -> Vec<Part> {
+        let mut index = 0;
+        while let Some(&Part { id, rows }) = parts.get(index) {
+            let Some(sequence) = self.running.iter().find(|s| s.id == id) else {
+                parts.remove(index);
+                continue;
+            };
+            match self.cache.reserve(id, sequence.computed + rows, &mut self.fresh) {
+                Ok(()) => index += 1,
+                Err(CallError::NoRoom(_)) if self.running.len() > 1 => {
+                    let now = self.now();
+                    if let Some(newest) = self.running.pop() {
+                        self.cache.preempt(newest.id, now);
+                        parts.retain(|part| part.id != newest.id);
+                        self.waiting.push_front(newest);
+                    }
+                }
+                Err(error) => {
+                    // Alone and still no room: the answer has filled the whole budget.
+                    parts.remove(index);
+                    self.end_for_want_of_room(id, &error);
+                }
+            }
+        }
+        parts
+    }
+
+    fn forward(&mut self, parts: &[Part]) -> Result<(), tapri_model::ForwardError> {
+        let groups = self.cache.config().groups.len();
+        let tables: Vec<&[u32]> = parts
+            .iter()
+            .flat_map(|part| (0..groups).map(|group| self.cache.table(part.id, GroupIndex(group))))
+            .collect();
+        let mut batch = Vec::with_capacity(parts.len());
+        for (part, blocks) in parts.iter().zip(tables.chunks(groups)) {
+            let Some(sequence) = self.running.iter().find(|s| s.id == part.id) else { continue };
+            let start = sequence.computed;
+            let last = part.rows == sequence.pending() && sequence.max_tokens > 0;
+            batch.push(SequenceBatch {
+                tokens: &sequence.tokens[start..start + part.rows],
+                start,
+                blocks,
+                logits: if last { LogitsWanted::Last } else { LogitsWanted::None },
+            });
+        }
+        self.model.forward(
+            &self.compute,
+            &mut self.scratch,
+            &mut self.store,
+            &batch,
+            &mut self.logits,
+        )
+    }
+
+    /// Notes what is computed now, then chooses the next token of each call whose tokens are all there.
+    fn hand_out(&mut self, parts: &[Part]) {
+        let vocabulary = self.model.config().vocab_size;
+        let logits = std::mem::take(&mut self.logits);
+        let mut rows = logits.chunks(vocabulary);
+        for part in parts {
+            let Some(index) = self.running.iter().position(|s| s.id == part.id) else { continue };
+            let sequence = &mut self.running[index];
+            sequence.computed += part.rows;
+            let noted = self
+                .cache
+                .computed(part.id, sequence.computed)
+                .and_then(|()| self.cache.slide(part.id));
+            debug_assert!(noted.is_ok(), "a running call has blocks for what it computed");
+            if sequence.computed <= sequence.prompt_tokens {
+                sequence.progress();
+            }
+            if sequence.pending() > 0 {
+                continue;
+            }
+            let row = if sequence.max_tokens > 0 { rows.next() } else { None };
+            self.advance(index, row);
+        }
+        self.logits = logits;
+    }
+}
