@@ -35,7 +35,12 @@ impl Completion {
 }
 
 /// Sends `prompt` to `/v1/completions` of `url` and reads the stream to its end.
-pub(crate) fn complete(url: &str, model: &str, prompt: &str, max_tokens: u32) -> Result<Completion> {
+pub(crate) fn complete(
+    url: &str,
+    model: &str,
+    prompt: &str,
+    max_tokens: u32,
+) -> Result<Completion> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(Duration::from_secs(1800)))
         .http_status_as_error(false)
@@ -68,7 +73,8 @@ pub(crate) fn complete(url: &str, model: &str, prompt: &str, max_tokens: u32) ->
         if data == "[DONE]" {
             break;
         }
-        let event: Value = serde_json::from_str(data).with_context(|| format!("parse the event {data}"))?;
+        let event: Value =
+            serde_json::from_str(data).with_context(|| format!("parse the event {data}"))?;
         if let Some(error) = event.get("error") {
             bail!("{endpoint} failed in the stream: {error}");
         }
@@ -87,7 +93,9 @@ pub(crate) fn complete(url: &str, model: &str, prompt: &str, max_tokens: u32) ->
     }
     let total = sent.elapsed();
     let first = first.context("the stream ended without a token")?;
-    let usage = usage.context("the stream carried no usage: the server does not honour stream_options.include_usage")?;
+    let usage = usage.context(
+        "the stream carried no usage: the server does not honour stream_options.include_usage",
+    )?;
     let count = |name: &str| usage[name].as_u64().with_context(|| format!("usage has no {name}"));
     Ok(Completion {
         ttft_seconds: (first - sent).as_secs_f64(),

@@ -19,7 +19,8 @@ pub(crate) struct Contender {
 impl Contender {
     /// Reads `NAME=COMMAND`.
     pub(crate) fn parse(text: &str) -> Result<Contender> {
-        let (name, command) = text.split_once('=').with_context(|| format!("--server {text}: write NAME=COMMAND"))?;
+        let (name, command) =
+            text.split_once('=').with_context(|| format!("--server {text}: write NAME=COMMAND"))?;
         ensure!(command.contains("{port}"), "--server {name}: its command must hold {{port}}");
         Ok(Contender { name: name.to_owned(), command: command.to_owned() })
     }
@@ -94,11 +95,18 @@ pub(crate) struct Comparison {
 }
 
 /// Runs `rounds` rounds; in each, every server is started, asked and ended once.
-pub(crate) fn run(session: &Session, contenders: &[Contender], rounds: usize, limit: Duration) -> Result<Comparison> {
+pub(crate) fn run(
+    session: &Session,
+    contenders: &[Contender],
+    rounds: usize,
+    limit: Duration,
+) -> Result<Comparison> {
     ensure!(contenders.len() >= 2, "at least two servers are needed to compare");
     ensure!(rounds >= 1, "at least one round is needed");
-    let mut servers: Vec<Measured> =
-        contenders.iter().map(|c| Measured { name: c.name.clone(), sessions: Vec::new() }).collect();
+    let mut servers: Vec<Measured> = contenders
+        .iter()
+        .map(|c| Measured { name: c.name.clone(), sessions: Vec::new() })
+        .collect();
     for round in 1..=rounds {
         for (contender, measured) in contenders.iter().zip(&mut servers) {
             let server = Server::start(&contender.command, limit)

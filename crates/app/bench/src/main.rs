@@ -94,7 +94,11 @@ impl InputArgs {
             .take(self.first.unwrap_or(usize::MAX))
             .map(str::to_owned)
             .collect();
-        anyhow::ensure!(questions.len() >= 2, "at least two questions are needed, {} found", questions.len());
+        anyhow::ensure!(
+            questions.len() >= 2,
+            "at least two questions are needed, {} found",
+            questions.len()
+        );
         Ok(Session { file, questions, max_tokens: self.max_tokens, model: self.model.clone() })
     }
 }
@@ -110,7 +114,11 @@ fn main() -> Result<()> {
             }
         }
         Command::Compare(args) => {
-            let servers = args.servers.iter().map(|s| compare::Contender::parse(s)).collect::<Result<Vec<_>>>()?;
+            let servers = args
+                .servers
+                .iter()
+                .map(|s| compare::Contender::parse(s))
+                .collect::<Result<Vec<_>>>()?;
             let session = args.input.session()?;
             let limit = std::time::Duration::from_secs(args.start_seconds);
             let comparison = compare::run(&session, &servers, args.rounds, limit)?;

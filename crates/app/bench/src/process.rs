@@ -16,8 +16,10 @@ impl Server {
     /// Runs `command` (split as a shell splits words, `{port}` filled in) and waits until `/health` answers 200.
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Server> {
         let port = free_port()?;
-        let words = shell_words::split(command).with_context(|| format!("split the command {command}"))?;
-        let words: Vec<String> = words.iter().map(|w| w.replace("{port}", &port.to_string())).collect();
+        let words =
+            shell_words::split(command).with_context(|| format!("split the command {command}"))?;
+        let words: Vec<String> =
+            words.iter().map(|w| w.replace("{port}", &port.to_string())).collect();
         let (program, arguments) = words.split_first().context("the command is empty")?;
         let child = Command::new(program)
             .args(arguments)
@@ -32,8 +34,10 @@ impl Server {
     }
 
     fn wait_until_healthy(&mut self, limit: Duration) -> Result<()> {
-        let agent: ureq::Agent =
-            ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(2))).build().into();
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs(2)))
+            .build()
+            .into();
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -72,7 +76,8 @@ mod tests {
     fn a_command_that_ends_is_an_error_that_says_so() {
         let error = Server::start("false", Duration::from_secs(5)).err().unwrap();
         assert!(error.to_string().contains("ended at once"), "{error}");
-        let error = Server::start("tapri-bench-no-such-program", Duration::from_secs(5)).err().unwrap();
+        let error =
+            Server::start("tapri-bench-no-such-program", Duration::from_secs(5)).err().unwrap();
         assert!(error.to_string().contains("start tapri-bench-no-such-program"), "{error}");
     }
 }

@@ -8,7 +8,11 @@ use crate::session::SessionResult;
 /// One session.
 pub(crate) fn session(r: &SessionResult) -> String {
     let cached = match r.cached_tokens {
-        Some(n) => format!("{n} of {} ({:.1} %)", r.prompt_tokens, 100.0 * n as f64 / r.prompt_tokens.max(1) as f64),
+        Some(n) => format!(
+            "{n} of {} ({:.1} %)",
+            r.prompt_tokens,
+            100.0 * n as f64 / r.prompt_tokens.max(1) as f64
+        ),
         None => "the server does not say".to_owned(),
     };
     let mut table = Table::new();

@@ -45,7 +45,9 @@ impl Session {
     pub(crate) fn run(&self, url: &str, name: &str) -> Result<SessionResult> {
         let style = ProgressStyle::with_template("{prefix} {pos}/{len} {wide_bar} {elapsed}")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::new(self.questions.len() as u64).with_style(style).with_prefix(name.to_owned());
+        let bar = ProgressBar::new(self.questions.len() as u64)
+            .with_style(style)
+            .with_prefix(name.to_owned());
         let mut calls = Vec::with_capacity(self.questions.len());
         for (i, question) in self.questions.iter().enumerate() {
             bar.tick();
@@ -55,7 +57,8 @@ impl Session {
             bar.inc(1);
         }
         bar.finish_and_clear();
-        SessionResult::new(calls).context("the session had fewer than two questions, or no answer with two tokens")
+        SessionResult::new(calls)
+            .context("the session had fewer than two questions, or no answer with two tokens")
     }
 }
 
@@ -111,7 +114,8 @@ mod tests {
 
     #[test]
     fn a_server_that_says_nothing_of_its_cache_is_unknown_not_zero() {
-        let result = SessionResult::new(vec![call(1.0, 3, 1.0, None), call(1.0, 3, 1.0, None)]).unwrap();
+        let result =
+            SessionResult::new(vec![call(1.0, 3, 1.0, None), call(1.0, 3, 1.0, None)]).unwrap();
         assert_eq!(result.cached_tokens, None);
     }
 }

@@ -199,7 +199,10 @@ fn a_form_that_draws_itself() {
     dict.set("Resources", resources);
     dict.set("Contents", content);
     let error = error("loop.pdf", &bytes(pdf));
-    assert_eq!(error.to_string(), "page 1 of loop.pdf could not be read: its forms are nested too deep");
+    assert_eq!(
+        error.to_string(),
+        "page 1 of loop.pdf could not be read: its forms are nested too deep"
+    );
 }
 
 #[test]
@@ -210,7 +213,10 @@ fn a_page_tree_without_a_top() {
     dict.set("Parent", page);
     dict.remove(b"Resources");
     let error = error("loop.pdf", &bytes(pdf));
-    assert_eq!(error.to_string(), "page 1 of loop.pdf could not be read: its page tree is too deep");
+    assert_eq!(
+        error.to_string(),
+        "page 1 of loop.pdf could not be read: its page tree is too deep"
+    );
 }
 
 #[test]

@@ -80,8 +80,14 @@ fn layout(card: &ModelCard) -> Layout {
 
 fn introduce(document: &Document, layout: Layout) {
     let pages = document.pages().map_or_else(String::new, |pages| format!("{pages} pages, "));
-    eprintln!("{}: {pages}{} characters", document.name(), show_count(document.text().chars().count()));
+    eprintln!(
+        "{}: {pages}{} characters",
+        document.name(),
+        show_count(document.text().chars().count())
+    );
     if layout == Layout::Completion {
-        eprintln!("note: the model has no chat template: it is asked as a base model, in plain text, and answers poorly");
+        eprintln!(
+            "note: the model has no chat template: it is asked as a base model, in plain text, and answers poorly"
+        );
     }
 }

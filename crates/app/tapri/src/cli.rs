@@ -134,7 +134,8 @@ impl EngineArgs {
 }
 
 fn model(text: &str) -> Result<ModelRef, String> {
-    text.parse().map_err(|error: tapri_registry::ReferenceError| format!("{error}\nhint: {}", error.hint()))
+    text.parse()
+        .map_err(|error: tapri_registry::ReferenceError| format!("{error}\nhint: {}", error.hint()))
 }
 
 fn block_size(text: &str) -> Result<usize, String> {

@@ -24,7 +24,9 @@ pub(crate) struct Loaded {
 /// Brings the model's file if it is missing, and starts an engine on it.
 pub(crate) fn load(model: &ModelRef, args: &EngineArgs) -> Result<Loaded> {
     if args.prefix_hash == HashArg::Xxh3 {
-        eprintln!("warning: --prefix-hash xxh3 is not collision-safe between tenants that don't trust each other");
+        eprintln!(
+            "warning: --prefix-hash xxh3 is not collision-safe between tenants that don't trust each other"
+        );
     }
     let path = pull::pulled(model, Recheck::No)?;
     let config = args.config();
@@ -61,7 +63,9 @@ fn failure(error: StartError) -> Failure {
         StartError::Model { .. } | StartError::Tokenizer { .. } | StartError::Template { .. } => {
             Some("'tapri pull' lists models that run")
         }
-        StartError::KvMemory { .. } | StartError::KvStore(_) => Some("set --kv-memory, for example --kv-memory 2GiB"),
+        StartError::KvMemory { .. } | StartError::KvStore(_) => {
+            Some("set --kv-memory, for example --kv-memory 2GiB")
+        }
         StartError::Isa(_) => Some("unset TAPRI_ISA to take the best path of this machine"),
         _ => None,
     };

@@ -87,8 +87,8 @@ impl PriceList {
 
     /// Reads a file: JSON if its name ends so, TOML otherwise.
     pub(crate) fn open(path: &Path) -> Result<Self, PriceError> {
-        let text =
-            fs::read_to_string(path).map_err(|source| PriceError::Read { path: path.to_owned(), source })?;
+        let text = fs::read_to_string(path)
+            .map_err(|source| PriceError::Read { path: path.to_owned(), source })?;
         let json = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
         PriceList::parse(path, &text, json)
     }
@@ -103,14 +103,25 @@ impl PriceList {
         let format = if json { "JSON" } else { "TOML" };
         let fields = match parsed {
             Ok(Value::Object(fields)) => fields,
-            Ok(_) => return Err(PriceError::Syntax { path: at(), format, message: "it is no table".to_owned() }),
+            Ok(_) => {
+                return Err(PriceError::Syntax {
+                    path: at(),
+                    format,
+                    message: "it is no table".to_owned(),
+                });
+            }
             Err(message) => return Err(PriceError::Syntax { path: at(), format, message }),
         };
         if let Some(field) = fields.keys().find(|key| !FIELDS.contains(&key.as_str())) {
             return Err(PriceError::Unknown { path: at(), field: field.clone() });
         }
-        let get = |field| fields.get(field).ok_or_else(|| PriceError::Missing { path: at(), field });
-        let wrong = |field, message: &str| PriceError::Field { path: at(), field, message: message.to_owned() };
+        let get =
+            |field| fields.get(field).ok_or_else(|| PriceError::Missing { path: at(), field });
+        let wrong = |field, message: &str| PriceError::Field {
+            path: at(),
+            field,
+            message: message.to_owned(),
+        };
         let words = |field| match get(field)?.as_str().map(str::trim) {
             Some(text) if !text.is_empty() => Ok(text.to_owned()),
             _ => Err(wrong(field, "must be text, and not empty")),
@@ -122,9 +133,10 @@ impl PriceList {
                 Value::Number(number) => number.to_string(),
                 _ => return Err(wrong(field, "must be a number, or a number in quotes")),
             };
-            let price = Decimal::from_str(&digits)
-                .or_else(|_| Decimal::from_scientific(&digits))
-                .map_err(|_| wrong(field, &format!("must be a decimal number, not '{digits}'")))?;
+            let price =
+                Decimal::from_str(&digits).or_else(|_| Decimal::from_scientific(&digits)).map_err(
+                    |_| wrong(field, &format!("must be a decimal number, not '{digits}'")),
+                )?;
             if price.is_sign_negative() && !price.is_zero() {
                 return Err(wrong(field, &format!("must not be negative, and is {digits}")));
             }
@@ -163,7 +175,8 @@ impl PriceList {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "name = 'n'\ncurrency = 'Rs'\ninput = 100\ncached_input = \"20.5\"\noutput = 0.1\n";
+    const GOOD: &str =
+        "name = 'n'\ncurrency = 'Rs'\ninput = 100\ncached_input = \"20.5\"\noutput = 0.1\n";
 
     fn toml(text: &str) -> Result<PriceList, PriceError> {
         PriceList::parse(Path::new("p.toml"), text, false)
@@ -195,10 +208,22 @@ mod tests {
             change("cached_input", "cached_inputs"),
             "the price list p.toml has an unknown field 'cached_inputs'; did you mean 'cached_input'?"
         );
-        assert_eq!(change("100", "-1"), "the price list p.toml: input must not be negative, and is -1");
-        assert_eq!(change("100", "'a lot'"), "the price list p.toml: input must be a decimal number, not 'a lot'");
-        assert_eq!(change("100", "[1]"), "the price list p.toml: input must be a number, or a number in quotes");
-        assert_eq!(change("'Rs'", "''"), "the price list p.toml: currency must be text, and not empty");
+        assert_eq!(
+            change("100", "-1"),
+            "the price list p.toml: input must not be negative, and is -1"
+        );
+        assert_eq!(
+            change("100", "'a lot'"),
+            "the price list p.toml: input must be a decimal number, not 'a lot'"
+        );
+        assert_eq!(
+            change("100", "[1]"),
+            "the price list p.toml: input must be a number, or a number in quotes"
+        );
+        assert_eq!(
+            change("'Rs'", "''"),
+            "the price list p.toml: currency must be text, and not empty"
+        );
         assert!(change("100", "1e300").contains("input"));
         assert!(change("100", "'99999999999999999999999999'").contains("too large"));
         assert!(change("name =", "name").contains("is not TOML"));

@@ -32,7 +32,9 @@ pub(crate) struct Pulling {
 impl Pulling {
     pub(crate) fn on(&mut self, event: PullEvent<'_>) {
         match event {
-            PullEvent::Waiting { name } => eprintln!("waiting for another process that pulls {name}"),
+            PullEvent::Waiting { name } => {
+                eprintln!("waiting for another process that pulls {name}")
+            }
             PullEvent::Licence(licence) => {
                 eprintln!("licence: {} ({})\n{}", licence.name, licence.url, licence.notice);
             }
@@ -77,7 +79,8 @@ impl Reading {
     /// `total` prompt tokens, of which `cached` are there already.
     pub(crate) fn start(total: usize, cached: usize) -> Self {
         let bar = (total - cached.min(total) >= WORTH_A_BAR).then(|| {
-            let bar = bar(total as u64, "reading [{bar:40}] {human_pos} of {human_len} tokens, {left}");
+            let bar =
+                bar(total as u64, "reading [{bar:40}] {human_pos} of {human_len} tokens, {left}");
             bar.set_position(cached as u64);
             bar.reset_eta();
             bar

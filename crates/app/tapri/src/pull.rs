@@ -29,7 +29,8 @@ pub(crate) fn run(args: &PullArgs) -> Result<ExitCode> {
 /// The model's file, pulled if it is missing.
 pub(crate) fn pulled(model: &ModelRef, recheck: Recheck) -> Result<PathBuf> {
     let mut display = Pulling::default();
-    let path = Puller::from_env().and_then(|puller| puller.get(model, recheck, &mut |event| display.on(event)));
+    let path = Puller::from_env()
+        .and_then(|puller| puller.get(model, recheck, &mut |event| display.on(event)));
     display.finish();
     Ok(path.map_err(failure)?)
 }
@@ -49,11 +50,21 @@ fn list() -> Result<()> {
             Some(path) => path.display().to_string(),
             None => format!("not pulled ({} to download)", show_bytes(model.download_bytes())),
         };
-        table.add_row([model.name.to_owned(), show_bytes(model.bytes), model.licence.name.to_owned(), place]);
+        table.add_row([
+            model.name.to_owned(),
+            show_bytes(model.bytes),
+            model.licence.name.to_owned(),
+            place,
+        ]);
     }
     for (path, bytes) in folder.files() {
         if !catalogue::models().iter().any(|model| folder.file_of(model) == path) {
-            table.add_row(["-".to_owned(), show_bytes(bytes), "-".to_owned(), path.display().to_string()]);
+            table.add_row([
+                "-".to_owned(),
+                show_bytes(bytes),
+                "-".to_owned(),
+                path.display().to_string(),
+            ]);
         }
     }
     let mut out = stdout().lock();

@@ -11,7 +11,9 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         "m" | "mb" | "mib" => 20,
         "g" | "gb" | "gib" => 30,
         "t" | "tb" | "tib" => 40,
-        _ => return Err(format!("'{unit}' is no unit of memory; write for example 512MiB or 2GiB")),
+        _ => {
+            return Err(format!("'{unit}' is no unit of memory; write for example 512MiB or 2GiB"));
+        }
     };
     let number: f64 = number.parse().map_err(|_| "write for example 512MiB or 2GiB".to_owned())?;
     let bytes = number * (1u64 << shift) as f64;
@@ -33,7 +35,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err("write a number and a unit: 500ms, 90s, 10m, 1h or 1d".to_owned()),
     };
     let number: f64 = number.parse().map_err(|_| "write for example 90s or 10m".to_owned())?;
-    let duration = Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())?;
+    let duration =
+        Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())?;
     if duration.is_zero() {
         return Err("it must be longer than nothing".to_owned());
     }

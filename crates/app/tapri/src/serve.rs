@@ -17,7 +17,11 @@ const LOG_VARIABLE: &str = "TAPRI_LOG";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let config = ServerConfig {
         host: args.host.clone(),
@@ -37,7 +41,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
 
 fn failure(error: ServeError) -> Failure {
     let hint = match error {
-        ServeError::InUse { .. } => Some("choose another one with --port; --port 0 takes a free one"),
+        ServeError::InUse { .. } => {
+            Some("choose another one with --port; --port 0 takes a free one")
+        }
         _ => None,
     };
     Failure::new(error, hint)
@@ -48,7 +54,9 @@ fn announce(name: &str, address: SocketAddr) -> Result<()> {
     // An address that means "every one" can't be connected to everywhere.
     let reach = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], address.port())),
-        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], address.port())),
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], address.port()))
+        }
         _ => address,
     };
     let mut out = stdout().lock();

@@ -28,7 +28,11 @@ pub(super) fn objection(pdf: &Pdf, page: ObjectId) -> Option<&'static str> {
             return Some("its page tree is too deep");
         }
         resources = resources.or_else(|| dictionary(pdf, node, b"Resources"));
-        above = node.get(b"Parent").and_then(Object::as_reference).and_then(|id| pdf.get_dictionary(id)).ok();
+        above = node
+            .get(b"Parent")
+            .and_then(Object::as_reference)
+            .and_then(|id| pdf.get_dictionary(id))
+            .ok();
     }
     let content = pdf.get_page_content(page).ok()?;
     let mut walk = Walk { pdf, names: HashMap::new(), left: DRAWN };
@@ -43,7 +47,12 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn content(&mut self, names: &[Vec<u8>], resources: &'a Dictionary, depth: usize) -> Option<&'static str> {
+    fn content(
+        &mut self,
+        names: &[Vec<u8>],
+        resources: &'a Dictionary,
+        depth: usize,
+    ) -> Option<&'static str> {
         let forms = dictionary(self.pdf, resources, b"XObject")?;
         for name in names {
             let Ok(id) = forms.get(name).and_then(Object::as_reference) else { continue };
@@ -58,7 +67,9 @@ impl<'a> Walk<'a> {
             let names = self
                 .names
                 .entry(id)
-                .or_insert_with(|| form.get_plain_content().map(|content| drawn_in(&content)).unwrap_or_default())
+                .or_insert_with(|| {
+                    form.get_plain_content().map(|content| drawn_in(&content)).unwrap_or_default()
+                })
                 .clone();
             let own = dictionary(self.pdf, &form.dict, b"Resources").unwrap_or(resources);
             if let Some(objection) = self.content(&names, own, depth - 1) {

@@ -30,7 +30,13 @@ pub(crate) enum Asked {
 
 impl Asker {
     pub(crate) fn new(pipeline: Pipeline, session: Session, args: &AskArgs) -> Self {
-        Asker { pipeline, session, max_tokens: args.max_tokens.get(), keep_turns: args.chat, asked: 0 }
+        Asker {
+            pipeline,
+            session,
+            max_tokens: args.max_tokens.get(),
+            keep_turns: args.chat,
+            asked: 0,
+        }
     }
 
     /// Asks, and streams the answer to the display.
@@ -59,7 +65,13 @@ impl Asker {
         }
     }
 
-    async fn answer(&mut self, question: &str, call: Call, start: Instant, display: &mut Display) -> Result<Asked> {
+    async fn answer(
+        &mut self,
+        question: &str,
+        call: Call,
+        start: Instant,
+        display: &mut Display,
+    ) -> Result<Asked> {
         let mut running = self.pipeline.start(call).await.map_err(failure)?;
         let reuse = running.admission().reuse;
         let mut reading = display.reading(reuse.prompt, reuse.cached);
@@ -122,7 +134,9 @@ impl Asker {
             match (result, wanted) {
                 (Ok(mut prepared), _) => {
                     // The same tokens as the text would become; it need not be tokenised again.
-                    if let Some(at) = counts.iter().position(|(prompt, _)| *prompt == prepared.prompt) {
+                    if let Some(at) =
+                        counts.iter().position(|(prompt, _)| *prompt == prepared.prompt)
+                    {
                         prepared.prompt = Prompt::Tokens(counts.swap_remove(at).1);
                     }
                     return Ok(prepared);
@@ -134,7 +148,9 @@ impl Asker {
                 (Err(error), _) => {
                     let hint = "take a model with a larger context ('tapri pull' lists some), split the document, or \
                                 lower --max-tokens";
-                    return Err(Failure::new(anyhow::Error::msg(error.to_string()), Some(hint)).into());
+                    return Err(
+                        Failure::new(anyhow::Error::msg(error.to_string()), Some(hint)).into()
+                    );
                 }
             }
         }

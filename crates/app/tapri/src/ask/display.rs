@@ -120,7 +120,11 @@ fn summary(report: &Report) -> String {
     };
     let (prompt, cached) = (report.prompt_tokens(), report.cached_tokens());
     add("prompt tokens", show_count(prompt), measured);
-    add("of them from the cache", format!("{} ({})", show_count(cached), show_share(cached, prompt)), measured);
+    add(
+        "of them from the cache",
+        format!("{} ({})", show_count(cached), show_share(cached, prompt)),
+        measured,
+    );
     if let Some(first) = report.first_ttft() {
         add("first token, first question", show_seconds(first), measured);
         if let Some(later) = report.later_ttft() {
@@ -148,7 +152,8 @@ mod tests {
     #[test]
     fn rows_and_summary() {
         let mut report = report();
-        let rows: Vec<_> = report.records.iter().map(|record| row(record, &report.cost(record))).collect();
+        let rows: Vec<_> =
+            report.records.iter().map(|record| row(record, &report.cost(record))).collect();
         insta::assert_snapshot!("rows", rows.join("\n"));
         insta::assert_snapshot!("summary", summary(&report));
         report.prefix_cache = false;

@@ -27,7 +27,11 @@ impl Questions {
         for question in &args.ask {
             let question = question.trim();
             if question.is_empty() {
-                return Err(Failure::usage("--ask has an empty question", "write --ask 'What is this about?'").into());
+                return Err(Failure::usage(
+                    "--ask has an empty question",
+                    "write --ask 'What is this about?'",
+                )
+                .into());
             }
             given.push_back(question.to_owned());
         }
@@ -41,7 +45,9 @@ impl Questions {
         let lines = lines.map_err(|error| {
             Failure::new(error, Some("questions on stdin must be UTF-8 text, one a line"))
         })?;
-        given.extend(lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).map(str::to_owned));
+        given.extend(
+            lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).map(str::to_owned),
+        );
         if given.is_empty() {
             let hint = "give --questions FILE, or --ask 'What is this about?', or write questions to stdin";
             return Err(Failure::usage("there is no question", hint).into());
@@ -81,12 +87,19 @@ async fn typed() -> Result<Option<String>> {
 }
 
 fn from_file(path: &Path) -> Result<Vec<String>> {
-    let bytes = fs::read(path)
-        .map_err(|error| Failure::new(anyhow::Error::new(error).context(format!("failed to read {}", path.display())), None::<&str>))?;
+    let bytes = fs::read(path).map_err(|error| {
+        Failure::new(
+            anyhow::Error::new(error).context(format!("failed to read {}", path.display())),
+            None::<&str>,
+        )
+    })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         Failure::new(
-            anyhow::anyhow!("{} is not UTF-8 text: byte {offset} is not part of a character", path.display()),
+            anyhow::anyhow!(
+                "{} is not UTF-8 text: byte {offset} is not part of a character",
+                path.display()
+            ),
             Some("questions are UTF-8 text, one a line"),
         )
     })?;

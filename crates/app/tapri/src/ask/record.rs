@@ -155,7 +155,11 @@ pub(crate) mod tests {
                 ttft: Duration::from_millis(ttft),
                 decode: Duration::from_millis(100),
                 finish: FinishReason::Stop,
-                stop: if cached == 0 { ReuseStop::NeverSeen } else { ReuseStop::Difference { token: 1010 } },
+                stop: if cached == 0 {
+                    ReuseStop::NeverSeen
+                } else {
+                    ReuseStop::Difference { token: 1010 }
+                },
             });
         }
         report
