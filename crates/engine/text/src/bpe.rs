@@ -20,7 +20,9 @@ use words::PreTokenizer;
 #[derive(Debug)]
 pub(crate) struct Bpe {
     words: PreTokenizer,
-    /// The token of each byte. A vocabulary may lack bytes that never occur in UTF-8.
+    /// The token of each byte. A vocabulary may lack bytes (SmolLM2's has none for 0xf1, which begins characters of
+    /// unassigned planes). Such a byte is left out, as llama.cpp and Hugging Face's tokenizers do: the unknown token is
+    /// no stand-in, as in these vocabularies it is a control token.
     bytes: [Option<TokenId>; 256],
     rules: MergeRules,
     cache: FragmentCache,
@@ -30,19 +32,13 @@ impl Bpe {
     pub(crate) fn from_metadata(
         metadata: Metadata<'_>,
         vocab: &Vocab,
-        unknown: Option<TokenId>,
     ) -> Result<Bpe, TokenizerError> {
         let name = metadata.str("tokenizer.ggml.pre")?;
         let words = PreTokenizer::from_name(name)
             .ok_or_else(|| TokenizerError::PreTokenizer(name.to_owned()))?;
         let mut bytes = [None; 256];
         for (byte, token) in (0..=u8::MAX).zip(&mut bytes) {
-            *token = vocab
-                .find_mergeable(alphabet::character(byte).encode_utf8(&mut [0; 4]))
-                .or(unknown);
-            if token.is_none() && occurs_in_utf8(byte) {
-                return Err(TokenizerError::NoByte(byte));
-            }
+            *token = vocab.find_mergeable(alphabet::character(byte).encode_utf8(&mut [0; 4]));
         }
         let merges = metadata.strs("tokenizer.ggml.merges")?;
         let mut rules = MergeRules(HashMap::with_capacity(merges.len()));
@@ -75,11 +71,6 @@ impl Bpe {
             });
         }
     }
-}
-
-/// Whether a byte occurs in any valid UTF-8.
-fn occurs_in_utf8(byte: u8) -> bool {
-    !matches!(byte, 0xc0 | 0xc1 | 0xf5..)
 }
 
 /// Which two tokens make which third, and the index of the rule.

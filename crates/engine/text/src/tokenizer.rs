@@ -65,12 +65,12 @@ impl Tokenizer {
         let algorithm = if is_spm {
             Algorithm::Spm(Spm::from_metadata(metadata, &vocab, roles.unknown)?.into())
         } else {
-            Algorithm::Bpe(Bpe::from_metadata(metadata, &vocab, roles.unknown)?.into())
+            Algorithm::Bpe(Bpe::from_metadata(metadata, &vocab)?.into())
         };
         Ok(Tokenizer { specials: Arc::new(Specials::new(&vocab)), vocab, roles, algorithm })
     }
 
-    /// The tokens of `text`, without BOS.
+    /// The tokens of `text`, without BOS. Bytes that a byte-level vocabulary has no token for are left out.
     pub fn encode(&self, text: &str, special: Special) -> Vec<TokenId> {
         self.encode_pieces(match special {
             Special::AsText => self.specials.split_plain(text),

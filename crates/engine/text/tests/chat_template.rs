@@ -128,11 +128,18 @@ fn tojson_is_pythons() {
     let tool = json!({"z": [1, 2.5, 1e100, 1e-7, -3], "a": {"text": "<é>&'\"\n\u{1}\u{2028}"}, "e": [], "o": {}, "n": null, "t": true});
     let one_line = r#"{"z": [1, 2.5, 1e+100, 1e-07, -3], "a": {"text": "<é>&'\"\n\u0001 "}, "e": [], "o": {}, "n": null, "t": true}"#
         .replace("\\u0001 ", "\\u0001\u{2028}");
-    assert_eq!(try_render("{{ tools[0]|tojson }}", &[], &[tool.clone()]).unwrap(), one_line);
+    assert_eq!(
+        try_render("{{ tools[0]|tojson }}", &[], std::slice::from_ref(&tool)).unwrap(),
+        one_line
+    );
     let small = json!({"b": [1, {"c": "é🙂"}], "a": {}});
     let renders = |filter: &str, wanted: &str| {
         let source = format!("{{{{ tools[0]|tojson({filter}) }}}}");
-        assert_eq!(try_render(&source, &[], &[small.clone()]).unwrap(), wanted, "{filter}");
+        assert_eq!(
+            try_render(&source, &[], std::slice::from_ref(&small)).unwrap(),
+            wanted,
+            "{filter}"
+        );
     };
     renders(
         "indent=2",
@@ -193,7 +200,7 @@ fn hostile_templates_run_into_a_limit() {
         assert!(matches!(error, TemplateError::Limit(_)), "{source}: {error}");
     }
     let nested =
-        format!("{}1{}", "{{ (".repeat(1) + &"(".repeat(100_000), ")".repeat(100_001) + " }}");
+        format!("{}1{}", "{{ (".to_owned() + &"(".repeat(100_000), ")".repeat(100_001) + " }}");
     assert!(try_render(&nested, &[], &[]).is_err());
 }
 
