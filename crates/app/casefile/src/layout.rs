@@ -52,6 +52,10 @@ pub struct Parts<'a> {
 pub(crate) const INSTRUCTIONS: &str = "Answer questions about the document below. Use only what it says, and answer \
                                        in one or two short sentences.";
 
+/// What a base model reads between the file and the first question: with it, the small Gemma names all four States
+/// of the case file's compact; without it, three and a wrong one.
+const LEAD: &str = "Questions about the document above, each with its answer.";
+
 impl Layout {
     /// The prompt.
     pub fn prompt(self, parts: &Parts<'_>) -> Prompt {
@@ -104,7 +108,8 @@ fn messages(parts: &Parts<'_>) -> Vec<Message> {
 }
 
 fn completion(parts: &Parts<'_>) -> String {
-    let mut text = joined(&[parts.instructions, parts.tools, parts.file]);
+    let lead = if parts.file.is_empty() { "" } else { LEAD };
+    let mut text = joined(&[parts.instructions, parts.tools, parts.file, lead]);
     let mut add = |part: &str| {
         if !text.is_empty() {
             text.push_str("\n\n");
