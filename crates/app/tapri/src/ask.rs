@@ -2,6 +2,7 @@
 
 mod asking;
 mod display;
+mod interrupt;
 mod questions;
 mod record;
 
@@ -14,6 +15,7 @@ use tapri_pipeline::api::TemplateUse;
 
 use crate::ask::asking::{Asked, Asker};
 use crate::ask::display::Display;
+use crate::ask::interrupt::Interrupt;
 use crate::ask::questions::Questions;
 use crate::ask::record::Report;
 use crate::cli::AskArgs;
@@ -51,8 +53,9 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let mut report = Report::new(card.id.clone(), !args.engine.no_prefix_cache, prices);
     let mut asker = Asker::new(loaded.pipeline.clone(), session, args);
     let ended = runtime.block_on(async {
-        while let Some(question) = questions.next().await? {
-            match asker.ask(&question, &mut display).await? {
+        let interrupt = Interrupt::listen().await;
+        while let Some(question) = questions.next(&interrupt).await? {
+            match asker.ask(&question, &interrupt, &mut display).await? {
                 Asked::Answered(record) => {
                     let cost = report.cost(&record);
                     display.row(&record, &cost)?;

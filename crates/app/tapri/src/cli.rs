@@ -42,7 +42,7 @@ pub(crate) struct AskArgs {
     #[arg(long)]
     pub(crate) chat: bool,
     /// The model: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
-    #[arg(long, env = "TAPRI_MODEL", default_value = "gemma-3-270m", value_parser = model)]
+    #[arg(long, env = "TAPRI_MODEL", hide_env_values = true, default_value = "gemma-3-270m", value_parser = model)]
     pub(crate) model: ModelRef,
     /// The most tokens of an answer
     #[arg(long, value_name = "N", default_value = "64")]
@@ -67,13 +67,13 @@ pub(crate) struct PullArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The model: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
-    #[arg(long, env = "TAPRI_MODEL", default_value = "gemma-3-270m", value_parser = model)]
+    #[arg(long, env = "TAPRI_MODEL", hide_env_values = true, default_value = "gemma-3-270m", value_parser = model)]
     pub(crate) model: ModelRef,
     /// The address to listen on
-    #[arg(long, env = "TAPRI_HOST", default_value = "127.0.0.1")]
+    #[arg(long, env = "TAPRI_HOST", hide_env_values = true, default_value = "127.0.0.1")]
     pub(crate) host: String,
     /// The port to listen on; 0 takes a free one
-    #[arg(long, env = "TAPRI_PORT", default_value_t = 8080)]
+    #[arg(long, env = "TAPRI_PORT", hide_env_values = true, default_value_t = 8080)]
     pub(crate) port: u16,
     /// Leave out of every answer how many tokens came from the cache
     #[arg(long)]
@@ -90,19 +90,19 @@ pub(crate) struct EngineArgs {
     #[arg(long)]
     pub(crate) no_prefix_cache: bool,
     /// The memory for the KV cache, never exceeded
-    #[arg(long, env = "TAPRI_KV_MEMORY", value_name = "SIZE", default_value = "2GiB", value_parser = quantity::bytes)]
+    #[arg(long, env = "TAPRI_KV_MEMORY", hide_env_values = true, value_name = "SIZE", default_value = "2GiB", value_parser = quantity::bytes)]
     pub(crate) kv_memory: u64,
     /// Forget a prefix this long after its last use (500ms, 90s, 10m, 1h) [default: never]
-    #[arg(long, env = "TAPRI_PREFIX_TTL", value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(long, env = "TAPRI_PREFIX_TTL", hide_env_values = true, value_name = "TIME", value_parser = quantity::duration)]
     pub(crate) prefix_ttl: Option<Duration>,
     /// The hash that names KV blocks
-    #[arg(long, env = "TAPRI_PREFIX_HASH", value_enum, default_value_t = HashArg::Sha256)]
+    #[arg(long, env = "TAPRI_PREFIX_HASH", hide_env_values = true, value_enum, default_value_t = HashArg::Sha256)]
     pub(crate) prefix_hash: HashArg,
     /// Tokens in a KV block
-    #[arg(long, env = "TAPRI_BLOCK_SIZE", value_name = "N", default_value = "16", value_parser = block_size)]
+    #[arg(long, env = "TAPRI_BLOCK_SIZE", hide_env_values = true, value_name = "N", default_value = "16", value_parser = block_size)]
     pub(crate) block_size: usize,
     /// Threads that compute [default: one for each core]
-    #[arg(long, env = "TAPRI_THREADS", value_name = "N")]
+    #[arg(long, env = "TAPRI_THREADS", hide_env_values = true, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 }
 

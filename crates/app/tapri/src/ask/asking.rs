@@ -8,6 +8,7 @@ use tapri_pipeline::Pipeline;
 use tapri_pipeline::api::{ApiError, Call, CallEvent, Prompt, Sampling};
 
 use crate::ask::display::Display;
+use crate::ask::interrupt::Interrupt;
 use crate::ask::record::Record;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
@@ -40,9 +41,24 @@ impl Asker {
     }
 
     /// Asks, and streams the answer to the display.
-    pub(crate) async fn ask(&mut self, question: &str, display: &mut Display) -> Result<Asked> {
+    pub(crate) async fn ask(
+        &mut self,
+        question: &str,
+        interrupt: &Interrupt,
+        display: &mut Display,
+    ) -> Result<Asked> {
         self.asked += 1;
         display.question(self.asked, question)?;
+        tokio::select! {
+            asked = self.ask_to_the_end(question, display) => return asked,
+            // Dropping the call cancels it.
+            () = interrupt.pressed() => {}
+        }
+        display.interrupted();
+        Ok(Asked::Interrupted)
+    }
+
+    async fn ask_to_the_end(&mut self, question: &str, display: &mut Display) -> Result<Asked> {
         // The clock starts before the prompt is laid out and tokenised: that is what a person waits for.
         let start = Instant::now();
         let prepared = self.prepare(question).await?;
@@ -55,14 +71,7 @@ impl Asker {
             stop: prepared.stop,
             ..Call::new(prepared.prompt)
         };
-        tokio::select! {
-            asked = self.answer(question, call, start, display) => asked,
-            // Dropping the call cancels it.
-            _ = tokio::signal::ctrl_c() => {
-                display.interrupted();
-                Ok(Asked::Interrupted)
-            }
-        }
+        self.answer(question, call, start, display).await
     }
 
     async fn answer(

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::ask::interrupt::Interrupt;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
 
@@ -56,15 +57,15 @@ impl Questions {
     }
 
     /// The next question; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<String>> {
+    pub(crate) async fn next(&mut self, interrupt: &Interrupt) -> Result<Option<String>> {
         match self {
             Questions::Given(questions) => Ok(questions.pop_front()),
-            Questions::Typed => typed().await,
+            Questions::Typed => typed(interrupt).await,
         }
     }
 }
 
-async fn typed() -> Result<Option<String>> {
+async fn typed(interrupt: &Interrupt) -> Result<Option<String>> {
     loop {
         write!(stderr(), "question> ")?;
         stderr().flush()?;
@@ -74,7 +75,7 @@ async fn typed() -> Result<Option<String>> {
         });
         let line = tokio::select! {
             line = line => line??,
-            _ = tokio::signal::ctrl_c() => None,
+            () = interrupt.pressed() => None,
         };
         let Some(line) = line else {
             writeln!(stderr())?;
