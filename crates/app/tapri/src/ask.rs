@@ -21,7 +21,7 @@ use crate::ask::record::Report;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
 use crate::load;
-use crate::prices::PriceList;
+use crate::prices::{PriceError, PriceList};
 use crate::quantity::show_count;
 
 /// The exit code of a program that Ctrl-C ended.
@@ -32,8 +32,11 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let mut questions = Questions::new(args)?;
     let prices = match &args.prices {
         Some(path) => PriceList::open(path).map_err(|error| {
-            let hint = "see the README for a price list's fields";
-            Failure::new(error, Some(hint))
+            let hint = match error {
+                PriceError::Read { .. } => None,
+                _ => Some("the fields are name, currency, input, cached_input and output; the README has an example"),
+            };
+            Failure::new(error, hint)
         })?,
         None => PriceList::example(),
     };

@@ -45,7 +45,7 @@ pub(crate) struct AskArgs {
     #[arg(long, env = "TAPRI_MODEL", hide_env_values = true, default_value = "gemma-3-270m", value_parser = model)]
     pub(crate) model: ModelRef,
     /// The most tokens of an answer
-    #[arg(long, value_name = "N", default_value = "64")]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = quantity::count)]
     pub(crate) max_tokens: NonZeroUsize,
     /// A price list (TOML or JSON) to estimate costs with, instead of the built-in example
     #[arg(long, value_name = "FILE")]
@@ -102,7 +102,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, env = "TAPRI_BLOCK_SIZE", hide_env_values = true, value_name = "N", default_value = "16", value_parser = block_size)]
     pub(crate) block_size: usize,
     /// Threads that compute [default: one for each core]
-    #[arg(long, env = "TAPRI_THREADS", hide_env_values = true, value_name = "N")]
+    #[arg(long, env = "TAPRI_THREADS", hide_env_values = true, value_name = "N", value_parser = quantity::count)]
     pub(crate) threads: Option<NonZeroUsize>,
 }
 

@@ -12,7 +12,7 @@ use tapri_upstream::Embedded;
 use crate::cli::{EngineArgs, HashArg};
 use crate::failure::Failure;
 use crate::pull;
-use crate::quantity::show_bytes;
+use crate::quantity::show_memory;
 
 /// A model that is loaded.
 pub(crate) struct Loaded {
@@ -39,7 +39,7 @@ pub(crate) fn load(model: &ModelRef, args: &EngineArgs) -> Result<Loaded> {
         info.isa,
         threads,
         if threads.get() == 1 { "" } else { "s" },
-        show_bytes(info.kv_bytes as u64),
+        show_memory(info.kv_bytes as u64),
     );
     let name = name(model, &path);
     let mut aliases = vec![info.name.clone()];

@@ -1,5 +1,6 @@
 //! Sizes and durations, as people write them.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// Bytes: `2GiB`, `512M`, `1073741824`. K, M, G and T count in 1024s, with or without `iB` or `B`.
@@ -58,6 +59,17 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
     }
 }
 
+/// Memory for a person, in the units that it is set in: `2.00 GiB`.
+pub(crate) fn show_memory(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 1024.0 { format!("{mib:.1} MiB") } else { format!("{:.2} GiB", mib / 1024.0) }
+}
+
+/// A count of at least one.
+pub(crate) fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "it must be a whole number, and at least 1".to_owned())
+}
+
 /// A count for a person: `30,745`.
 pub(crate) fn show_count(count: usize) -> String {
     let digits = count.to_string();
@@ -112,6 +124,8 @@ mod tests {
         assert_eq!(show_count(999), "999");
         assert_eq!(show_count(1_000_000), "1,000,000");
         assert_eq!(show_bytes(253_113_024), "253.1 MB");
+        assert_eq!(show_memory(2 << 30), "2.00 GiB");
+        assert_eq!(show_memory(5 << 19), "2.5 MiB");
         assert_eq!(show_share(0, 0), "0.0 %");
         assert_eq!(show_share(1, 3), "33.3 %");
         assert_eq!(show_seconds(Duration::from_millis(112)), "0.112 s");
