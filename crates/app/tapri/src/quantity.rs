@@ -89,9 +89,10 @@ pub(crate) fn show_seconds(duration: Duration) -> String {
     if seconds < 1.0 { format!("{seconds:.3} s") } else { format!("{seconds:.1} s") }
 }
 
-/// A share of a whole for a person: `95.1 %`.
+/// A share of a whole for a person: `95.1 %`. Rounded down: only the whole is 100 %.
 pub(crate) fn show_share(part: usize, whole: usize) -> String {
-    format!("{:.1} %", if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 })
+    let tenths = if whole == 0 { 0 } else { part * 1000 / whole };
+    format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
 #[cfg(test)]
@@ -128,6 +129,8 @@ mod tests {
         assert_eq!(show_memory(5 << 19), "2.5 MiB");
         assert_eq!(show_share(0, 0), "0.0 %");
         assert_eq!(show_share(1, 3), "33.3 %");
+        assert_eq!(show_share(27_440, 27_452), "99.9 %");
+        assert_eq!(show_share(3, 3), "100.0 %");
         assert_eq!(show_seconds(Duration::from_millis(112)), "0.112 s");
     }
 }
