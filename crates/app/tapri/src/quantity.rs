@@ -91,7 +91,7 @@ pub(crate) fn show_seconds(duration: Duration) -> String {
 
 /// A share of a whole for a person: `95.1 %`. Rounded down: only the whole is 100 %.
 pub(crate) fn show_share(part: usize, whole: usize) -> String {
-    let tenths = if whole == 0 { 0 } else { part * 1000 / whole };
+    let tenths = (part * 1000).checked_div(whole).unwrap_or(0);
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
