@@ -11,7 +11,7 @@ use tapri_text::{Special, Tokenizer};
 #[test]
 fn file_longest_question_and_answer_fit() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/case_file");
-    let gguf = Gguf::open(&tapri_registry::test_model("gemma-3-270m")).unwrap();
+    let gguf = Gguf::open(tapri_registry::test_model("gemma-3-270m")).unwrap();
     let tokenizer = Tokenizer::from_gguf(&gguf).unwrap();
     let count = |prompt: &Prompt| match prompt {
         // One more for the beginning of the text.
