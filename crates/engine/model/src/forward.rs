@@ -10,12 +10,16 @@ use tapri_kernels::{self as kernels, Compute, KvStore};
 
 use crate::batch::{self, ForwardError, SequenceBatch};
 use crate::model::Model;
+use crate::profile::Stage;
 use crate::scratch::{Scratch, sized};
 use layer::Step;
 use rows::Rows;
 
 /// Rows that go through the head together, so that many wanted rows take no more memory than they must.
 const HEAD_ROWS: usize = 16;
+
+/// Embeddings that a thread reads at a time.
+const EMBED_ROWS: usize = 16;
 
 impl Model {
     /// Computes a batch: writes the K and V of its tokens into `store` and leaves the wanted logits in `logits`,
@@ -38,6 +42,7 @@ impl Model {
         logits: &mut Vec<f32>,
     ) -> Result<(), ForwardError> {
         logits.clear();
+        scratch.profile.begin();
         let layout = *store.layout();
         if layout != self.kv_layout(layout.block_tokens) {
             return Err(ForwardError::Layout);
@@ -48,7 +53,8 @@ impl Model {
             return Ok(());
         }
         scratch.keep(self.keep);
-        self.embed(scratch, batch);
+        self.embed(compute, scratch, batch);
+        scratch.profile.mark(Stage::Embed);
         let last = self.places.len() - 1;
         for (index, (place, weights)) in self.places.iter().zip(&self.weights.layers).enumerate() {
             let mut step =
@@ -68,21 +74,28 @@ impl Model {
             step.feed_forward(m);
         }
         self.output(compute, scratch, rows.wanted(), logits);
+        scratch.profile.mark(Stage::Head);
         Ok(())
     }
 
     /// Fills the residual stream with the tokens' embeddings.
-    fn embed(&self, scratch: &mut Scratch, batch: &[SequenceBatch<'_>]) {
+    fn embed(&self, compute: &Compute, scratch: &mut Scratch, batch: &[SequenceBatch<'_>]) {
         let width = self.config.width;
         let scale = self.config.embedding_scale;
-        let residual = sized(&mut scratch.residual, scratch.positions.len() * width);
-        let tokens = batch.iter().flat_map(|part| part.tokens);
-        for (row, token) in residual.chunks_exact_mut(width).zip(tokens) {
-            self.weights.embedding.row(token.index(), row);
-            if scale != 1.0 {
-                row.iter_mut().for_each(|value| *value *= scale);
+        let rows = scratch.positions.len();
+        scratch.tokens.clear();
+        scratch.tokens.extend(batch.iter().flat_map(|part| part.tokens));
+        let (tokens, embedding) = (&scratch.tokens, &self.weights.embedding);
+        let residual = sized(&mut scratch.residual, rows * width);
+        compute.run_pieces(residual, EMBED_ROWS * width, |piece, residual| {
+            let tokens = &tokens[piece * EMBED_ROWS..];
+            for (row, token) in residual.chunks_exact_mut(width).zip(tokens) {
+                embedding.row(token.index(), row);
+                if scale != 1.0 {
+                    row.iter_mut().for_each(|value| *value *= scale);
+                }
             }
-        }
+        });
     }
 
     /// Reads the logits off the first `m` rows of the residual stream.
@@ -97,13 +110,12 @@ impl Model {
         kernels::rms_norm(compute, residual, m, width, &self.weights.output_norm, eps, normed);
         let (head, vocab) = (self.weights.head(), self.config.vocab_size);
         for rows in normed.chunks(HEAD_ROWS * width) {
-            let (m, done) = (rows.len() / width, logits.len());
+            let m = rows.len() / width;
             scratch.activations.load_refined(compute, rows, m, width);
-            logits.resize(done + 2 * m * vocab, 0.0);
-            kernels::matmul(compute, head, &scratch.activations, &mut logits[done..]);
-            let (sums, rest) = logits[done..].split_at_mut(m * vocab);
-            kernels::add(compute, sums, rest);
-            logits.truncate(done + m * vocab);
+            let product = sized(&mut scratch.head, 2 * m * vocab);
+            kernels::matmul(compute, head, &scratch.activations, product);
+            let (sums, rest) = product.split_at(m * vocab);
+            logits.extend(sums.iter().zip(rest).map(|(sum, rest)| sum + rest));
         }
     }
 }

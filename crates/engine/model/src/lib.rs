@@ -13,7 +13,7 @@
 //! - No architecture's name is asked for outside [`ModelConfig::from_gguf`].
 //!
 //! Map: `config` what a model is made of; `weights` its tensors; `plan` which layers share KV blocks; `batch` what a pass is asked
-//! for; `scratch` the memory it works in; `forward` the pass; `tiny` (a feature) random models for tests.
+//! for; `scratch` the memory it works in; `forward` the pass; `profile` (a feature) where its time goes; `tiny` (a feature) random models for tests.
 //!
 //! ```no_run
 //! use tapri_gguf::{Gguf, TokenId};
@@ -44,6 +44,7 @@ mod error;
 mod forward;
 mod model;
 mod plan;
+mod profile;
 mod scratch;
 #[cfg(feature = "tiny")]
 pub mod tiny;
@@ -54,4 +55,6 @@ pub use config::{Architecture, Gate, LayerConfig, ModelConfig, RopeConfig, RopeP
 pub use error::LoadError;
 pub use model::Model;
 pub use plan::{GroupPlan, KvPlan};
+#[cfg(feature = "profile")]
+pub use profile::{Profile, Stage};
 pub use scratch::Scratch;

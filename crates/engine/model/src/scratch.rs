@@ -1,5 +1,7 @@
 //! Memory that one forward pass works in.
 
+use crate::profile::Profile;
+use tapri_gguf::TokenId;
 use tapri_kernels::{Activations, AttnScratch, Keep};
 
 /// Buffers of a forward pass. Keep one per thread that calls [`Model::forward`](crate::Model::forward): they grow to the largest
@@ -24,6 +26,10 @@ pub struct Scratch {
     pub(crate) gate: Vec<f32>,
     /// `[rows, ffn width]`.
     pub(crate) up: Vec<f32>,
+    /// `[2 * rows, vocabulary]`: the head's product of some rows, and of what their rounding left out.
+    pub(crate) head: Vec<f32>,
+    /// Tokens of all rows.
+    pub(crate) tokens: Vec<TokenId>,
     /// Positions of all rows.
     pub(crate) positions: Vec<u32>,
     /// Positions of the rows whose logits are wanted.
@@ -33,6 +39,8 @@ pub struct Scratch {
     pub(crate) activations: Activations,
     /// The forms that `activations` keeps.
     keep: Keep,
+    /// Times of the passes so far.
+    pub(crate) profile: Profile,
     pub(crate) attention: AttnScratch,
 }
 
@@ -40,6 +48,18 @@ impl Scratch {
     /// Empty buffers.
     pub fn new() -> Scratch {
         Scratch::default()
+    }
+
+    /// Where the time of the passes so far went.
+    #[cfg(feature = "profile")]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Forgets it.
+    #[cfg(feature = "profile")]
+    pub fn reset_profile(&mut self) {
+        self.profile = Profile::default();
     }
 
     /// Makes the activations keep the forms that a model needs.

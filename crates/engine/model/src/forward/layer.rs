@@ -4,6 +4,7 @@ use tapri_kernels::{self as kernels, Compute, KvStore, RopeStyle, SeqRows, Weigh
 
 use crate::config::{Gate, RopePairs};
 use crate::model::{LayerPlace, Model};
+use crate::profile::Stage;
 use crate::scratch::{Scratch, sized};
 use crate::weights::LayerWeights;
 
@@ -25,19 +26,25 @@ impl Step<'_> {
         let normed = sized(&mut s.normed, m * width);
         let weight = &self.weights.attention_norm;
         kernels::rms_norm(compute, residual, m, width, weight, config.norm_eps, normed);
+        s.profile.mark(Stage::Norm);
         s.activations.load(compute, normed, m, width);
+        s.profile.mark(Stage::Load);
 
         let key = sized(&mut s.key, m * kv_width);
         kernels::matmul(compute, &self.weights.key, &s.activations, key);
+        s.profile.mark(Stage::Matmul);
         if let Some((_, weight)) = &self.weights.qk_norms {
             kernels::rms_norm_heads(compute, key, config.head_dim, weight, config.norm_eps);
+            s.profile.mark(Stage::Norm);
         }
         let value = sized(&mut s.value, m * kv_width);
         kernels::matmul(compute, &self.weights.value, &s.activations, value);
+        s.profile.mark(Stage::Matmul);
         self.rotate(Rotated::Keys, m);
         let s = &mut *self.scratch;
         let (key, value) = (&s.key[..m * kv_width], &s.value[..m * kv_width]);
         kernels::write_kv(compute, store, self.place.in_block, seqs, key, value);
+        s.profile.mark(Stage::Write);
     }
 
     /// Drops every row whose logits nobody wants: what is left is numbered from 0.
@@ -54,6 +61,7 @@ impl Step<'_> {
         let m = s.wanted.len();
         if m > 0 {
             s.activations.load(self.compute, &s.normed[..m * width], m, width);
+            s.profile.mark(Stage::Load);
         }
     }
 
@@ -64,8 +72,10 @@ impl Step<'_> {
         let s = &mut *self.scratch;
         let query = sized(&mut s.query, m * query_width);
         kernels::matmul(compute, &self.weights.query, &s.activations, query);
+        s.profile.mark(Stage::Matmul);
         if let Some((weight, _)) = &self.weights.qk_norms {
             kernels::rms_norm_heads(compute, query, config.head_dim, weight, config.norm_eps);
+            s.profile.mark(Stage::Norm);
         }
         self.rotate(Rotated::Queries, m);
         let s = &mut *self.scratch;
@@ -82,7 +92,10 @@ impl Step<'_> {
             &mut s.attention,
             attended,
         );
+        let window = self.model.windows[self.place.group];
+        s.profile.mark(window.map_or(Stage::FullAttention, |_| Stage::WindowAttention));
         s.activations.load(compute, attended, m, query_width);
+        s.profile.mark(Stage::Load);
         self.add_projection(
             &self.weights.attention_output,
             self.weights.attention_post_norm.as_deref(),
@@ -98,16 +111,21 @@ impl Step<'_> {
         let normed = sized(&mut s.normed, m * width);
         let weight = &self.weights.ffn_norm;
         kernels::rms_norm(compute, residual, m, width, weight, config.norm_eps, normed);
+        s.profile.mark(Stage::Norm);
         s.activations.load(compute, normed, m, width);
+        s.profile.mark(Stage::Load);
         let gate = sized(&mut s.gate, m * ffn_width);
         kernels::matmul(compute, &self.weights.gate, &s.activations, gate);
         let up = sized(&mut s.up, m * ffn_width);
         kernels::matmul(compute, &self.weights.up, &s.activations, up);
+        s.profile.mark(Stage::Matmul);
         match config.gate {
             Gate::Silu => kernels::silu_mul(compute, gate, up),
             Gate::GeluTanh => kernels::gelu_mul(compute, gate, up),
         }
+        s.profile.mark(Stage::Gate);
         s.activations.load(compute, gate, m, ffn_width);
+        s.profile.mark(Stage::Load);
         self.add_projection(&self.weights.down, self.weights.ffn_post_norm.as_deref(), m);
     }
 
@@ -118,6 +136,7 @@ impl Step<'_> {
         let width = config.width;
         let projected = sized(&mut s.projected, m * width);
         kernels::matmul(compute, weights, &s.activations, projected);
+        s.profile.mark(Stage::Matmul);
         let residual = &mut s.residual[..m * width];
         match post_norm {
             Some(weight) => {
@@ -127,6 +146,7 @@ impl Step<'_> {
             }
             None => kernels::add(compute, residual, projected),
         }
+        s.profile.mark(Stage::Norm);
     }
 
     /// Turns queries or keys to their positions, in place.
@@ -153,6 +173,7 @@ impl Step<'_> {
             table,
             style,
         );
+        s.profile.mark(Stage::Rope);
     }
 }
 
