@@ -37,7 +37,7 @@ impl Completion {
 /// Sends `prompt` to `/v1/completions` of `url` and reads the stream to its end.
 pub(crate) fn complete(
     url: &str,
-    model: &str,
+    model: Option<&str>,
     prompt: &str,
     max_tokens: u32,
 ) -> Result<Completion> {
@@ -46,10 +46,13 @@ pub(crate) fn complete(
         .http_status_as_error(false)
         .build()
         .into();
-    let body = json!({
-        "model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": true,
+    let mut body = json!({
+        "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": true,
         "stream_options": {"include_usage": true}, "ignore_eos": true,
     });
+    if let Some(model) = model {
+        body["model"] = model.into();
+    }
     let body = serde_json::to_vec(&body)?;
     let endpoint = format!("{}/v1/completions", url.trim_end_matches('/'));
     let sent = Instant::now();

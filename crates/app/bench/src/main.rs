@@ -48,9 +48,9 @@ struct InputArgs {
     /// Tokens of every answer.
     #[arg(long, default_value_t = 64)]
     max_tokens: u32,
-    /// The model's name in the request.
-    #[arg(long, default_value = "default")]
-    model: String,
+    /// The model's name in the request; left out where a server has one model alone.
+    #[arg(long)]
+    model: Option<String>,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,

@@ -13,7 +13,7 @@ pub(crate) struct Session {
     pub(crate) file: String,
     pub(crate) questions: Vec<String>,
     pub(crate) max_tokens: u32,
-    pub(crate) model: String,
+    pub(crate) model: Option<String>,
 }
 
 /// What one session took.
@@ -51,8 +51,9 @@ impl Session {
         let mut calls = Vec::with_capacity(self.questions.len());
         for (i, question) in self.questions.iter().enumerate() {
             bar.tick();
-            let call = complete(url, &self.model, &self.prompt(question), self.max_tokens)
-                .with_context(|| format!("ask question {} of {name}", i + 1))?;
+            let call =
+                complete(url, self.model.as_deref(), &self.prompt(question), self.max_tokens)
+                    .with_context(|| format!("ask question {} of {name}", i + 1))?;
             calls.push(call);
             bar.inc(1);
         }

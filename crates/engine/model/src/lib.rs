@@ -55,6 +55,5 @@ pub use config::{Architecture, Gate, LayerConfig, ModelConfig, RopeConfig, RopeP
 pub use error::LoadError;
 pub use model::Model;
 pub use plan::{GroupPlan, KvPlan};
-#[cfg(feature = "profile")]
 pub use profile::{Profile, Stage};
 pub use scratch::Scratch;
