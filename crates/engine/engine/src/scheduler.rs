@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tapri_gguf::TokenId;
 use tapri_kernels::{Compute, KvStore};
@@ -28,6 +28,9 @@ mod emit;
 
 /// Raised whenever the engine computes other K and V than before for the same file.
 const NUMERICS_VERSION: u32 = 1;
+
+/// How often expired blocks are looked for, where blocks expire: the work is linear in what is stored.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A call on its way to the loop.
 pub(crate) struct Submission {
@@ -59,6 +62,8 @@ pub(crate) struct Scheduler {
     commands: flume::Receiver<Command>,
     shared: Arc<Shared>,
     started: Instant,
+    /// When expired blocks were last looked for.
+    expired_at: Instant,
     /// Calls that hold nothing: new ones, and at the front those that were preempted.
     waiting: VecDeque<Sequence>,
     /// Calls that wait for a prefix that another one computes.
@@ -98,6 +103,7 @@ impl Scheduler {
             commands,
             shared,
             started: Instant::now(),
+            expired_at: Instant::now(),
             waiting: VecDeque::new(),
             joining: Vec::new(),
             running: Vec::new(),
@@ -138,6 +144,7 @@ impl Scheduler {
 
     /// One step: who left goes, who can start starts, then one batch.
     fn step(&mut self) {
+        self.expire();
         self.drop_cancelled();
         self.admit();
         self.compute_batch();
@@ -153,10 +160,17 @@ impl Scheduler {
             {
                 return false;
             }
-            let command = if idle {
+            let command = if idle && self.config.prefix_ttl.is_none() {
                 match self.commands.recv() {
                     Ok(command) => command,
                     Err(flume::RecvError::Disconnected) => return false,
+                }
+            } else if idle {
+                // What expires meanwhile is to be seen in the gauges.
+                match self.commands.recv_timeout(EXPIRY_INTERVAL) {
+                    Ok(command) => command,
+                    Err(flume::RecvTimeoutError::Timeout) => return true,
+                    Err(flume::RecvTimeoutError::Disconnected) => return false,
                 }
             } else {
                 match self.commands.try_recv() {
@@ -206,6 +220,15 @@ impl Scheduler {
 
     fn now(&self) -> Moment {
         Moment::after(self.started.elapsed())
+    }
+
+    /// Drops what has expired, now and then: lookups don't find it anyway, but the gauges should show it.
+    fn expire(&mut self) {
+        if self.config.prefix_ttl.is_some() && self.expired_at.elapsed() >= EXPIRY_INTERVAL {
+            self.expired_at = Instant::now();
+            let now = self.now();
+            self.cache.expire(now);
+        }
     }
 
     /// Lets go of the calls whose caller left.
