@@ -1,6 +1,6 @@
 """Makes dequant.bin: random valid blocks of each weight format with the f32 numbers that they stand for.
 
-The numbers come from the Python package `gguf` (https://pypi.org/project/gguf/, MIT licence, of the llama.cpp project),
+The numbers come from the Python package `gguf` (MIT licence, of the llama.cpp project),
 version 0.17 or later, an implementation that shares nothing with this crate. The blocks are random bytes from a fixed
 seed; only their f16 scales are drawn so that they are finite.
 
