@@ -192,6 +192,11 @@ fn encode_stats(
             "Prompt tokens that one call computed and another waited for",
             stats.prefix_joined,
         ),
+        (
+            "tapri_recomputed_tokens",
+            "Tokens that preempted calls had to compute again; neither queries nor hits",
+            stats.recomputed_tokens,
+        ),
     ];
     for (name, help, value) in counters {
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -205,6 +210,7 @@ fn encode_stats(
     )?;
     let causes = [
         ("capacity", stats.evicted_blocks),
+        ("window", stats.evicted_window_blocks),
         ("ttl", stats.expired_blocks),
         ("reset", stats.reset_blocks),
     ];

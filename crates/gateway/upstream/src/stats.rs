@@ -15,8 +15,12 @@ pub struct BackendStats {
     pub prompt_tokens: u64,
     /// Counter: answer tokens.
     pub answer_tokens: u64,
-    /// Counter: KV blocks evicted to make room.
+    /// Counter: tokens that preempted calls had to compute again.
+    pub recomputed_tokens: u64,
+    /// Counter: KV blocks evicted to make room, least recently used first.
     pub evicted_blocks: u64,
+    /// Counter: KV blocks evicted to make room that a window had passed.
+    pub evicted_window_blocks: u64,
     /// Counter: KV blocks dropped because their time was up.
     pub expired_blocks: u64,
     /// Counter: KV blocks dropped by a reset.
