@@ -11,7 +11,7 @@ type Table = BTreeMap<&'static str, (&'static str, Vec<&'static str>)>;
 fn table() -> Table {
     let all = [
         "kernels", "gguf", "text", "kv", "model", "engine", "registry", "api", "upstream",
-        "pipeline", "casefile", "server",
+        "ledger", "insight", "pipeline", "casefile", "server",
     ];
     BTreeMap::from([
         ("kernels", ("engine", vec![])),
@@ -24,9 +24,11 @@ fn table() -> Table {
         ("engine", ("engine", vec!["kv", "model", "text", "gguf", "kernels"])),
         ("api", ("gateway", vec![])),
         ("upstream", ("gateway", vec!["api", "engine", "text"])),
-        ("pipeline", ("app", vec!["upstream", "api", "engine", "text"])),
+        ("ledger", ("insight", vec!["api"])),
+        ("insight", ("insight", vec!["ledger", "kv", "text", "api"])),
+        ("pipeline", ("app", vec!["upstream", "ledger", "insight", "api", "engine", "text"])),
         ("casefile", ("app", vec!["pipeline", "api", "upstream"])),
-        ("server", ("app", vec!["casefile", "pipeline", "api", "upstream"])),
+        ("server", ("app", vec!["casefile", "pipeline", "ledger", "insight", "api", "upstream"])),
         ("tapri", ("app", all.to_vec())),
         ("bench", ("app", vec![])),
     ])

@@ -1,0 +1,10 @@
+//! Why a call was not reused, and what that cost.
+//!
+//! Pure functions over records, prompts and traces: no network, no clock, no database. The server and the command
+//! line both use them, on Tapri's own ledger and on other people's logs.
+//!
+//! Map: [`lines`] files of JSON lines, streamed.
+
+pub mod lines;
+
+pub use tapri_ledger as ledger;
