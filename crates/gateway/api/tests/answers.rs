@@ -103,6 +103,29 @@ fn zero_is_written_as_zero_and_hidden_is_absent() {
 }
 
 #[test]
+fn a_note_stands_in_the_body_and_in_the_last_chunk_alone() {
+    let note = serde_json::json!({ "reason": "time_changed" });
+    let mut body = Body::new(head(Format::Chat, false));
+    body.note(note.clone());
+    let whole = answer().iter().find_map(|event| body.event(event)).unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap()["tapri"], note);
+
+    for include_usage in [false, true] {
+        let mut chunks = Chunks::new(head(Format::Chat, false), include_usage);
+        chunks.note(note.clone());
+        let all: Vec<serde_json::Value> = answer()
+            .iter()
+            .flat_map(|event| chunks.event(event))
+            .map(|chunk| serde_json::from_str(&chunk).unwrap())
+            .collect();
+        let (last, before) = all.split_last().unwrap();
+        assert_eq!(last["tapri"], note);
+        assert_eq!(last.get("usage").is_some(), include_usage);
+        assert!(before.iter().all(|chunk| chunk.get("tapri").is_none()));
+    }
+}
+
+#[test]
 fn errors() {
     let errors = [
         ApiError::invalid("messages[0].role", "`messages[0].role` is missing")

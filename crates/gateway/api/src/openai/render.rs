@@ -1,5 +1,7 @@
 //! Writes an answer: as chunks, or as one body. Both eat the same events, and agree in text and usage.
 
+use serde_json::Value;
+
 use super::logprobs::{ChatLogprobs, TextLogprobs};
 use super::wire::{ChatChoice, Delta, Envelope, Said, TextChoice, WireMessage, WireUsage, json};
 use crate::call::CallId;
@@ -59,6 +61,7 @@ impl Head {
             system_fingerprint: &self.fingerprint,
             choices,
             usage,
+            tapri: None,
         }
     }
 }
@@ -69,12 +72,18 @@ pub struct Chunks {
     head: Head,
     include_usage: bool,
     chars: usize,
+    note: Option<Value>,
 }
 
 impl Chunks {
     /// For one answer.
     pub fn new(head: Head, include_usage: bool) -> Self {
-        Chunks { head, include_usage, chars: 0 }
+        Chunks { head, include_usage, chars: 0, note: None }
+    }
+
+    /// Puts a `tapri` field into the last chunk. To be said before the last event.
+    pub fn note(&mut self, note: Value) {
+        self.note = Some(note);
     }
 
     /// The chunk before any text; completions have none.
@@ -135,9 +144,12 @@ impl Chunks {
             }
             Format::Text => chunks.push(self.text(&finish.tail, None, reason)),
         }
-        if self.include_usage {
-            let usage = Some(Some(WireUsage::new(&finish.usage, self.head.hide_cached)));
-            chunks.push(json(&self.head.envelope::<TextChoice<'_>>(true, &[], usage)));
+        if self.include_usage || self.note.is_some() {
+            let usage = self
+                .include_usage
+                .then(|| Some(WireUsage::new(&finish.usage, self.head.hide_cached)));
+            let last = self.head.envelope::<TextChoice<'_>>(true, &[], usage);
+            chunks.push(json(&Envelope { tapri: self.note.as_ref(), ..last }));
         }
         chunks
     }
@@ -175,12 +187,18 @@ pub struct Body {
     text: String,
     chat_logprobs: Option<ChatLogprobs>,
     text_logprobs: Option<TextLogprobs>,
+    note: Option<Value>,
 }
 
 impl Body {
     /// For one answer.
     pub fn new(head: Head) -> Self {
-        Body { head, text: String::new(), chat_logprobs: None, text_logprobs: None }
+        Body { head, text: String::new(), chat_logprobs: None, text_logprobs: None, note: None }
+    }
+
+    /// Puts a `tapri` field into the body. To be said before the last event.
+    pub fn note(&mut self, note: Value) {
+        self.note = Some(note);
     }
 
     /// Takes an event in; after `Finished` the body is there.
@@ -219,12 +237,14 @@ impl Body {
                 let logprobs = self.chat_logprobs.take();
                 let choice =
                     ChatChoice { index: 0, said: Said::Message(message), logprobs, finish_reason };
-                json(&self.head.envelope(false, &[choice], usage))
+                let note = self.note.as_ref();
+                json(&Envelope { tapri: note, ..self.head.envelope(false, &[choice], usage) })
             }
             Format::Text => {
                 let logprobs = self.text_logprobs.take();
                 let choice = TextChoice { index: 0, text: &self.text, logprobs, finish_reason };
-                json(&self.head.envelope(false, &[choice], usage))
+                let note = self.note.as_ref();
+                json(&Envelope { tapri: note, ..self.head.envelope(false, &[choice], usage) })
             }
         }
     }

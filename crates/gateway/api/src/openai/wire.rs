@@ -49,6 +49,9 @@ pub(crate) struct Envelope<'a, C> {
     /// Absent in chunks, unless the usage was asked for: then null but in the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<Option<WireUsage>>,
+    /// What Tapri has to say about the call; in the body, and in the last chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tapri: Option<&'a serde_json::Value>,
 }
 
 #[derive(Serialize)]
