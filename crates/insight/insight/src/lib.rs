@@ -3,11 +3,15 @@
 //! Pure functions over records, prompts and traces: no network, no clock, no database. The server and the command
 //! line both use them, on Tapri's own ledger and on other people's logs.
 //!
-//! Map: [`lines`] files of JSON lines, streamed; [`recent`] the prompts that a new one is compared
-//! with; [`prints`] the same by fingerprints alone.
+//! Map:
+//! - [`lines`]: files of JSON lines, streamed.
+//! - [`prints`]: how far two calls share a start, by fingerprints alone.
+//! - [`prompt`]: a request as the model reads it.
+//! - [`recent`]: the prompts that a new one is compared with.
 
 pub mod lines;
 pub mod prints;
+pub mod prompt;
 pub mod recent;
 
 pub use tapri_ledger as ledger;
