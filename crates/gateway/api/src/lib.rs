@@ -29,7 +29,7 @@
 //! # Ok::<(), tapri_api::ApiError>(())
 //! ```
 //!
-//! Map: [`call`] what is asked; [`event`] what comes back; [`reuse`] what the prefix cache had; [`usage`] the
+//! Map: [`call`] what is asked; [`outline`] what its prompt is made of; [`event`] what comes back; [`reuse`] what the prefix cache had; [`usage`] the
 //! counting of tokens; [`cache_status`] the `Cache-Status` header; [`error`] the one error; [`openai`] OpenAI's formats.
 
 pub mod cache_status;
@@ -37,6 +37,7 @@ pub mod call;
 pub mod error;
 pub mod event;
 pub mod openai;
+pub mod outline;
 pub mod reuse;
 pub mod usage;
 
@@ -49,5 +50,6 @@ pub use error::{ApiError, ErrorKind};
 pub use event::{
     Admission, CallEvent, Finish, FinishReason, Logprob, TemplateUse, Timings, Token, TokenLogprobs,
 };
+pub use outline::{Outline, OutlinePart, PartKind};
 pub use reuse::{Reuse, ReuseStop};
 pub use usage::Usage;

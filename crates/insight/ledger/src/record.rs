@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use tapri_api::PartKind;
 
-use crate::{MissReason, Money};
+use crate::{MissReason, Money, digits, seconds};
 
 /// What is kept of one call. Never its text, unless the ledger was told to keep texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,8 +30,10 @@ pub struct CallRecord {
     /// Token counts, each absent where it isn't known.
     pub tokens: TokenCounts,
     /// From its arrival to the first token of the answer.
+    #[serde(rename = "ttft_seconds", with = "seconds::maybe")]
     pub ttft: Option<Duration>,
     /// From its arrival to its end.
+    #[serde(rename = "total_seconds", with = "seconds")]
     pub total: Duration,
     /// The exact response cache. `None` where the way has no such cache.
     pub exact: Option<CacheResult>,
@@ -46,6 +49,7 @@ pub struct CallRecord {
     pub parts: Vec<PartPrint>,
     /// Salted fingerprints of the prompt's start after each [`CallRecord::TRACE_BLOCK`] tokens, each covering all
     /// before it: two calls share as many blocks as their lists share. Empty where token ids weren't known.
+    #[serde(with = "digits::list")]
     pub trace: Vec<u64>,
     /// The prompt, as the request's JSON. Only with `--ledger-text`.
     pub text: Option<String>,
@@ -54,6 +58,49 @@ pub struct CallRecord {
 impl CallRecord {
     /// Tokens of a block in [`CallRecord::trace`].
     pub const TRACE_BLOCK: usize = 128;
+
+    /// A record of which no more is known than its name and time.
+    pub fn new(id: impl Into<String>, at: Timestamp) -> Self {
+        CallRecord {
+            id: id.into(),
+            at,
+            tenant: "default".to_owned(),
+            route: String::new(),
+            model: String::new(),
+            upstream: String::new(),
+            conversation: None,
+            ending: Ending::Stop,
+            tokens: TokenCounts::default(),
+            ttft: None,
+            total: Duration::ZERO,
+            exact: None,
+            semantic: None,
+            prefix: None,
+            explanation: None,
+            cost: None,
+            parts: Vec::new(),
+            trace: Vec::new(),
+            text: None,
+        }
+    }
+
+    /// What came of it: of the cache that answered, else of the prefix cache.
+    pub fn outcome(&self) -> Option<CacheOutcome> {
+        [&self.exact, &self.semantic]
+            .into_iter()
+            .flatten()
+            .map(|cache| cache.outcome)
+            .find(|outcome| matches!(outcome, CacheOutcome::Hit | CacheOutcome::Collapsed))
+            .or_else(|| self.prefix.as_ref().map(|cache| cache.outcome))
+    }
+
+    /// The share of the prompt's tokens that came from the prefix cache, from 0 to 1.
+    pub fn cached_share(&self) -> Option<f64> {
+        match (self.tokens.cached, self.tokens.prompt) {
+            (Some(cached), Some(prompt)) if prompt > 0 => Some(cached as f64 / prompt as f64),
+            _ => None,
+        }
+    }
 }
 
 /// How a call ended.
@@ -68,6 +115,18 @@ pub enum Ending {
     Abort,
     /// An error, with its code.
     Error(String),
+}
+
+impl Ending {
+    /// One word: `stop`, `length`, `abort`, `error`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Ending::Stop => "stop",
+            Ending::Length => "length",
+            Ending::Abort => "abort",
+            Ending::Error(_) => "error",
+        }
+    }
 }
 
 /// Token counts. Absent is unknown; 0 is none.
@@ -110,6 +169,23 @@ pub enum CacheOutcome {
     Collapsed,
 }
 
+impl CacheOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 5] =
+        [Self::Hit, Self::Partial, Self::Miss, Self::Bypass, Self::Collapsed];
+
+    /// The stable name, as stored and printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Partial => "partial",
+            Self::Miss => "miss",
+            Self::Bypass => "bypass",
+            Self::Collapsed => "collapsed",
+        }
+    }
+}
+
 /// Why a call reused less than it could.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
@@ -144,22 +220,6 @@ pub struct Place {
     pub page: Option<u64>,
 }
 
-/// What kind of part of a prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PartKind {
-    /// The tools.
-    Tools,
-    /// The instructions.
-    System,
-    /// A message.
-    Message,
-    /// A page of a file.
-    Page,
-    /// Token ids or plain text that nobody divided.
-    Whole,
-}
-
 /// The fingerprint of a part of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartPrint {
@@ -171,6 +231,7 @@ pub struct PartPrint {
     pub chars: u64,
     /// A keyed hash of its text: equal texts of one ledger have equal prints, and nobody without the ledger's
     /// secret can try texts against it.
+    #[serde(with = "digits")]
     pub print: u64,
 }
 

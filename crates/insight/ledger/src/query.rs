@@ -1,0 +1,146 @@
+//! Which calls are wanted.
+
+use jiff::Timestamp;
+use rusqlite::types::Value;
+
+use crate::row::{micros, select_list};
+use crate::{CacheOutcome, MissReason};
+
+/// Which calls are wanted, and how. The default is every one, whole, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Filter {
+    /// Begun at this time or later.
+    pub since: Option<Timestamp>,
+    /// Begun before this time.
+    pub until: Option<Timestamp>,
+    /// Of this tenant.
+    pub tenant: Option<String>,
+    /// Through this door.
+    pub route: Option<String>,
+    /// Of this model.
+    pub model: Option<String>,
+    /// Run by this.
+    pub upstream: Option<String>,
+    /// Of this conversation.
+    pub conversation: Option<String>,
+    /// Whose id begins with this.
+    pub id_prefix: Option<String>,
+    /// With this [`CallRecord::outcome`](crate::CallRecord::outcome).
+    pub outcome: Option<CacheOutcome>,
+    /// Explained by this reason.
+    pub reason: Option<MissReason>,
+    /// Whose prefix reuse stopped for this, by the cache's own name: `evicted`.
+    pub stop: Option<String>,
+    /// That ended so: `stop`, `length`, `abort`, `error`.
+    pub ending: Option<String>,
+    /// With at least so many prompt tokens.
+    pub min_prompt: Option<u64>,
+    /// Whose share of cached prompt tokens is below this, from 0 to 1.
+    pub hit_below: Option<f64>,
+    /// Whose share of cached prompt tokens is above this, from 0 to 1.
+    pub hit_above: Option<f64>,
+    /// Which come first. By the time they began; those of one moment, as they were written.
+    pub order: Order,
+    /// No more than so many.
+    pub limit: Option<u64>,
+    /// How much of each.
+    pub detail: Detail,
+}
+
+/// Which come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// The oldest.
+    #[default]
+    OldestFirst,
+    /// The newest.
+    NewestFirst,
+}
+
+/// How much of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Detail {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All but `parts`, `trace` and `text`, which come back empty: faster over many calls.
+    Figures,
+}
+
+/// A statement and what its question marks stand for.
+pub(crate) struct Sql {
+    pub(crate) text: String,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Filter {
+    pub(crate) fn sql(&self) -> Sql {
+        let mut wheres = Vec::new();
+        let mut values = Vec::new();
+        let mut add = |condition: &str, value: Value| {
+            wheres.push(condition.to_owned());
+            values.push(value);
+        };
+        if let Some(since) = self.since {
+            add("at >= ?", micros(since).into());
+        }
+        if let Some(until) = self.until {
+            add("at < ?", micros(until).into());
+        }
+        let equal = [
+            ("tenant = ?", &self.tenant),
+            ("route = ?", &self.route),
+            ("model = ?", &self.model),
+            ("upstream = ?", &self.upstream),
+            ("conversation = ?", &self.conversation),
+            ("prefix_reason = ?", &self.stop),
+            ("ending = ?", &self.ending),
+        ];
+        for (condition, value) in equal {
+            if let Some(value) = value {
+                add(condition, value.clone().into());
+            }
+        }
+        if let Some(prefix) = &self.id_prefix {
+            // A range, which an index serves, where LIKE would need its signs escaped.
+            add("id >= ?", prefix.clone().into());
+            add("id < ?", format!("{prefix}\u{10ffff}").into());
+        }
+        if let Some(outcome) = self.outcome {
+            add(OUTCOME, outcome.as_str().to_owned().into());
+        }
+        if let Some(reason) = self.reason {
+            add("miss_reason = ?", reason.as_str().to_owned().into());
+        }
+        if let Some(tokens) = self.min_prompt {
+            add("prompt_tokens >= ?", i64::try_from(tokens).unwrap_or(i64::MAX).into());
+        }
+        for (condition, share) in [
+            ("cached_tokens < ? * prompt_tokens", self.hit_below),
+            ("cached_tokens > ? * prompt_tokens", self.hit_above),
+        ] {
+            if let Some(share) = share {
+                add(condition, share.into());
+            }
+        }
+        let mut text = format!("SELECT {} FROM calls", select_list(self.detail));
+        if !wheres.is_empty() {
+            text.push_str(" WHERE ");
+            text.push_str(&wheres.join(" AND "));
+        }
+        text.push_str(match self.order {
+            Order::OldestFirst => " ORDER BY at, seq",
+            Order::NewestFirst => " ORDER BY at DESC, seq DESC",
+        });
+        if let Some(limit) = self.limit {
+            text.push_str(" LIMIT ?");
+            values.push(i64::try_from(limit).unwrap_or(i64::MAX).into());
+        }
+        Sql { text, values }
+    }
+}
+
+/// [`CallRecord::outcome`](crate::CallRecord::outcome), in SQL.
+const OUTCOME: &str = "CASE WHEN exact_outcome IN ('hit', 'collapsed') THEN exact_outcome \
+                       WHEN semantic_outcome IN ('hit', 'collapsed') THEN semantic_outcome \
+                       ELSE prefix_outcome END = ?";

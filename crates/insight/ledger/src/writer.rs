@@ -1,0 +1,467 @@
+//! Writing records, off the way of calls.
+//!
+//! [`Writer::record`] hands a record over and comes back at once; a thread of its own makes the fingerprints and
+//! writes in batches. Nobody ever waits for the disk: when the thread falls behind, or the disk takes nothing, records
+//! are dropped and counted.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use flume::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use jiff::Timestamp;
+use rusqlite::ErrorCode;
+use tapri_api::Outline;
+
+use crate::prune::{Limits, prune};
+use crate::store::{Opened, Store, is_corrupt};
+use crate::{CallRecord, Clock, OpenError, Secret};
+
+/// Settings of a [`Writer`].
+#[derive(Debug, Clone)]
+pub struct WriterConfig {
+    /// The database.
+    pub path: PathBuf,
+    /// Whether prompts are kept as text.
+    pub keep_text: bool,
+    /// How large and how old it may become.
+    pub limits: Limits,
+    /// Records that may wait for the thread.
+    pub queue: usize,
+    /// Bytes of prompts that may wait for it.
+    pub queue_bytes: usize,
+    /// Records that are written at once.
+    pub batch: usize,
+    /// The longest that a record waits for others to be written with.
+    pub interval: Duration,
+}
+
+impl WriterConfig {
+    /// The defaults, for a database.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        WriterConfig {
+            path: path.into(),
+            keep_text: false,
+            limits: Limits::default(),
+            queue: 4096,
+            // Four bodies of the largest size that the server takes.
+            queue_bytes: 64 << 20,
+            batch: 256,
+            // A killed process may lose a second; this leaves most of it for the writing.
+            interval: Duration::from_millis(250),
+        }
+    }
+}
+
+/// A call that ended, with what its fingerprints are made from.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The record; `parts`, `trace` and `text` are filled in by the writer.
+    pub record: CallRecord,
+    /// The prompt's parts.
+    pub outline: Option<Outline>,
+    /// The prompt's token ids.
+    pub prompt_ids: Option<Arc<[u32]>>,
+    /// The client's own salt, which partitions the cache as model and tenant do.
+    pub salt: Option<String>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        let ids = self.prompt_ids.as_ref().map_or(0, |ids| 4 * ids.len());
+        self.outline.as_ref().map_or(0, Outline::bytes) + ids
+    }
+}
+
+/// What became of records since the writer was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Written.
+    pub written: u64,
+    /// Dropped: the queue was full, or the disk took nothing.
+    pub dropped: u64,
+    /// Let go for the limits of size and age.
+    pub pruned: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    written: AtomicU64,
+    dropped: AtomicU64,
+    pruned: AtomicU64,
+    waiting_bytes: AtomicUsize,
+}
+
+enum Message {
+    Entry(Box<Entry>),
+    /// Everything that came before is to be written.
+    Flush(Sender<()>),
+    Close(Sender<()>),
+}
+
+/// Takes records. Cheap to clone; clones share everything. When the last one is dropped, what waits is written.
+#[derive(Clone)]
+pub struct Writer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    sender: Option<Sender<Message>>,
+    shared: Arc<Shared>,
+    queue_bytes: usize,
+    path: PathBuf,
+    aside: Option<PathBuf>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    /// Opens a ledger, or makes one, and starts its thread. A corrupt file is set aside: see [`Writer::aside`].
+    pub fn open(config: WriterConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        let Opened { store, aside } = Store::open(&config.path, clock.now())?;
+        let secret = Secret::of_ledger(&config.path)?;
+        let (sender, receiver) = flume::bounded(config.queue.max(1));
+        let shared = Arc::new(Shared::default());
+        let path = config.path.clone();
+        let queue_bytes = config.queue_bytes;
+        let thread = Thread {
+            config,
+            clock,
+            secret,
+            store: Some(store),
+            shared: Arc::clone(&shared),
+            pending: Vec::new(),
+            more_to_prune: true,
+            trouble: Trouble::default(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("tapri-ledger".to_owned())
+            .spawn(move || thread.run(&receiver))
+            .map_err(|source| OpenError::Io { path: path.clone(), source })?;
+        let inner = Inner {
+            sender: Some(sender),
+            shared,
+            queue_bytes,
+            path,
+            aside,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(Writer { inner: Arc::new(inner) })
+    }
+
+    /// The database.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Where a corrupt database went at opening, if there was one.
+    pub fn aside(&self) -> Option<&Path> {
+        self.inner.aside.as_deref()
+    }
+
+    /// Hands a record over. Never waits: when too many wait already, it is dropped and counted.
+    pub fn record(&self, entry: Entry) {
+        let shared = &self.inner.shared;
+        let bytes = entry.bytes();
+        let before = shared.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // One of any size may wait alone.
+        let room = before == 0 || before + bytes <= self.inner.queue_bytes;
+        let sent = match &self.inner.sender {
+            Some(sender) if room => match sender.try_send(Message::Entry(Box::new(entry))) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+            },
+            _ => false,
+        };
+        if !sent {
+            shared.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until everything that was handed over is written or dropped, and the limits are kept. `false` after
+    /// `limit`.
+    pub fn flush(&self, limit: Duration) -> bool {
+        self.wait(Message::Flush, limit)
+    }
+
+    /// Writes what waits and closes the database; records that come later are dropped. `false` if it was not done
+    /// within `limit`: a disk that hangs doesn't hold up the end of a program.
+    pub fn close(&self, limit: Duration) -> bool {
+        let done = self.wait(Message::Close, limit);
+        if done {
+            self.inner.join();
+        }
+        done
+    }
+
+    fn wait(&self, message: fn(Sender<()>) -> Message, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let (reply, replied) = flume::bounded(1);
+        match &self.inner.sender {
+            Some(sender) => match sender.send_deadline(message(reply), end) {
+                Ok(()) => match replied.recv_deadline(end) {
+                    Ok(()) => true,
+                    // The thread has ended, which is as good.
+                    Err(RecvTimeoutError::Disconnected) => true,
+                    Err(RecvTimeoutError::Timeout) => false,
+                },
+                Err(flume::SendTimeoutError::Disconnected(_)) => true,
+                Err(flume::SendTimeoutError::Timeout(_)) => false,
+            },
+            None => true,
+        }
+    }
+
+    /// What became of records so far.
+    pub fn counts(&self) -> Counts {
+        let shared = &self.inner.shared;
+        Counts {
+            written: shared.written.load(Ordering::Relaxed),
+            dropped: shared.dropped.load(Ordering::Relaxed),
+            pruned: shared.pruned.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("path", &self.inner.path).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic in it has been printed by its own hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.sender = None;
+        self.join();
+    }
+}
+
+/// Writes.
+struct Thread {
+    config: WriterConfig,
+    clock: Arc<dyn Clock>,
+    secret: Secret,
+    /// `None` while it can't be opened again.
+    store: Option<Store>,
+    shared: Arc<Shared>,
+    pending: Vec<CallRecord>,
+    more_to_prune: bool,
+    trouble: Trouble,
+}
+
+impl Thread {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        let interval = self.config.interval;
+        let mut deadline = Instant::now() + interval;
+        loop {
+            let message = if self.pending.is_empty() && !self.more_to_prune {
+                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                receiver.recv_deadline(deadline)
+            };
+            match message {
+                Ok(Message::Entry(entry)) => {
+                    if self.pending.is_empty() {
+                        deadline = Instant::now() + interval;
+                    }
+                    self.take(*entry);
+                    if self.pending.len() < self.config.batch {
+                        continue;
+                    }
+                    self.write();
+                }
+                Ok(Message::Flush(reply)) => {
+                    self.write();
+                    while self.more_to_prune && self.store.is_some() {
+                        self.prune();
+                    }
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(());
+                }
+                Ok(Message::Close(reply)) => {
+                    self.end();
+                    let _ = reply.send(());
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => self.write(),
+                Err(RecvTimeoutError::Disconnected) => return self.end(),
+            }
+            deadline = Instant::now() + interval;
+        }
+    }
+
+    /// Makes a record whole.
+    fn take(&mut self, entry: Entry) {
+        let bytes = entry.bytes();
+        let Entry { mut record, outline, prompt_ids, salt } = entry;
+        if let Some(outline) = &outline {
+            record.parts = outline.parts().iter().map(|part| self.secret.part(part)).collect();
+            record.text = self.config.keep_text.then(|| outline.json());
+        }
+        if let Some(ids) = &prompt_ids {
+            let partition = [&*record.model, &*record.tenant, salt.as_deref().unwrap_or_default()];
+            record.trace = self.secret.trace(&partition, ids);
+        }
+        self.shared.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.pending.push(record);
+    }
+
+    fn write(&mut self) {
+        if self.store.as_ref().is_none_or(|store| !store.is_current()) {
+            self.reopen();
+        }
+        if !self.pending.is_empty() {
+            let result = match &mut self.store {
+                Some(store) => store.write(&self.pending),
+                // The reason was said when it could not be opened.
+                None => return self.drop_pending(),
+            };
+            match result {
+                Ok(()) => self.written(),
+                Err(error) => self.failed(&error),
+            }
+        }
+        self.tell_of_the_queue();
+        self.prune();
+    }
+
+    fn written(&mut self) {
+        self.shared.written.fetch_add(self.pending.len() as u64, Ordering::Relaxed);
+        self.pending.clear();
+        self.trouble.over(&self.config.path);
+    }
+
+    fn failed(&mut self, error: &rusqlite::Error) {
+        match error.sqlite_error_code() {
+            // Another process writes for long; there is time, while there is room.
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+                if self.pending.len() < 4 * self.config.batch => {}
+            Some(ErrorCode::DiskFull) => {
+                self.drop_pending();
+                self.warn(error);
+            }
+            _ if is_corrupt(error) => {
+                self.warn(error);
+                // Opening finds what is wrong with it, and sets it aside.
+                if let Some(store) = self.store.take() {
+                    store.abandon();
+                }
+                self.reopen();
+                let again = self.store.as_mut().map(|store| store.write(&self.pending));
+                match again {
+                    Some(Ok(())) => self.written(),
+                    _ => self.drop_pending(),
+                }
+            }
+            _ => {
+                self.drop_pending();
+                self.warn(error);
+                // After an error of the disk a connection may be of no more use.
+                self.store = None;
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.store = None;
+        match Store::open(&self.config.path, self.clock.now()) {
+            Ok(Opened { store, aside }) => {
+                if let Some(aside) = aside {
+                    tracing::warn!(
+                        "the ledger was corrupt and is now {}; a new one is begun",
+                        aside.display()
+                    );
+                }
+                self.store = Some(store);
+            }
+            Err(error) => self.warn(&error),
+        }
+    }
+
+    fn drop_pending(&mut self) {
+        let lost = self.pending.len() as u64;
+        self.pending.clear();
+        self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    fn warn(&mut self, error: &dyn std::error::Error) {
+        let dropped = self.shared.dropped.load(Ordering::Relaxed);
+        self.trouble.warn(&self.config.path, self.clock.now(), dropped, error);
+    }
+
+    /// Records that found the queue full are told of here, not on a call's way.
+    fn tell_of_the_queue(&mut self) {
+        let dropped = self.shared.dropped.load(Ordering::Relaxed);
+        if dropped > self.trouble.told && !self.trouble.lasts {
+            self.trouble.told = dropped;
+            tracing::warn!("the ledger falls behind: {dropped} records dropped so far");
+        }
+    }
+
+    fn prune(&mut self) {
+        self.more_to_prune = false;
+        let Some(store) = &mut self.store else { return };
+        match prune(store.connection(), &self.config.limits, self.clock.now()) {
+            Ok(pruned) => {
+                self.more_to_prune = pruned.more;
+                self.shared.pruned.fetch_add(pruned.records, Ordering::Relaxed);
+            }
+            // On a full disk nothing can be deleted either; the next batch tries again.
+            Err(error) => tracing::debug!("the ledger could not be pruned: {error}"),
+        }
+    }
+
+    fn end(&mut self) {
+        self.write();
+        // Busy until the end.
+        self.drop_pending();
+        self.store = None;
+    }
+}
+
+/// Says what is wrong, but not for every batch.
+#[derive(Debug, Default)]
+struct Trouble {
+    lasts: bool,
+    said: Option<Timestamp>,
+    /// Dropped records that were told of.
+    told: u64,
+}
+
+impl Trouble {
+    /// How often the same trouble is worth a line.
+    const AGAIN: Duration = Duration::from_secs(60);
+
+    fn warn(&mut self, path: &Path, now: Timestamp, dropped: u64, error: &dyn std::error::Error) {
+        let due =
+            self.said.is_none_or(|said| now.duration_since(said).unsigned_abs() >= Trouble::AGAIN);
+        if !self.lasts || due {
+            self.said = Some(now);
+            self.told = dropped;
+            let source = error.source().map_or_else(String::new, |source| format!(": {source}"));
+            tracing::warn!(
+                "the ledger {} can't be written: {error}{source}; {dropped} records dropped so far, calls go on",
+                path.display()
+            );
+        }
+        self.lasts = true;
+    }
+
+    fn over(&mut self, path: &Path) {
+        if std::mem::take(&mut self.lasts) {
+            tracing::info!("the ledger {} is written again", path.display());
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The ledger against real files: writing, reading, migration, damage, limits, processes that share one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[cfg(unix)]
+mod damage;
+mod limits;
+mod migration;
+mod reading;
+mod sharing;
+mod support;
+mod writing;
