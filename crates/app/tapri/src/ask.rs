@@ -21,7 +21,7 @@ use crate::ask::record::Report;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
 use crate::load;
-use crate::prices::{PriceError, PriceList};
+use crate::prices;
 use crate::quantity::show_count;
 
 /// The exit code of a program that Ctrl-C ended.
@@ -30,16 +30,7 @@ const INTERRUPTED: u8 = 130;
 pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     // Whatever may be wrong with the arguments is said before a model is pulled and loaded.
     let mut questions = Questions::new(args)?;
-    let prices = match &args.prices {
-        Some(path) => PriceList::open(path).map_err(|error| {
-            let hint = match error {
-                PriceError::Read { .. } => None,
-                _ => Some("the fields are name, currency, input, cached_input and output; the README has an example"),
-            };
-            Failure::new(error, hint)
-        })?,
-        None => PriceList::example(),
-    };
+    let prices = prices::list(&args.prices, &args.model.to_string())?;
     let document = Document::open(&args.file).map_err(|error| {
         let hint = error.hint();
         Failure::new(error, hint)

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tapri_engine::{EngineConfig, PrefixHash};
 use tapri_registry::ModelRef;
 
+use crate::prices::PricesArgs;
 use crate::quantity;
 
 /// Keeps long prompts hot: ask a model about a document and only the first question reads it.
@@ -22,6 +23,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Ask questions about a document (PDF, Markdown or text)
     Ask(AskArgs),
+    /// Show what models' tokens cost, and bring newer prices
+    Prices(PricesArgs),
     /// Bring a model to this machine, or list what is there
     Pull(PullArgs),
     /// Serve a model over HTTP, with OpenAI's API
@@ -47,9 +50,9 @@ pub(crate) struct AskArgs {
     /// The most tokens of an answer
     #[arg(long, value_name = "N", default_value = "64", value_parser = quantity::count)]
     pub(crate) max_tokens: NonZeroUsize,
-    /// A price list (TOML or JSON) to estimate costs with, instead of the built-in example
-    #[arg(long, value_name = "FILE")]
-    pub(crate) prices: Option<PathBuf>,
+    /// The prices to estimate costs with: example, bundled, a file (TOML or JSON), or a model's name
+    #[arg(long, value_name = "PRICES", default_value = "example")]
+    pub(crate) prices: String,
     /// Print the answers and figures as JSON
     #[arg(long)]
     pub(crate) json: bool,

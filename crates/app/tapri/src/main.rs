@@ -9,6 +9,7 @@
 
 mod ask;
 mod cli;
+mod data;
 mod failure;
 mod load;
 mod prices;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     quiet_extraction();
     let result = match Cli::parse().command {
         Command::Ask(args) => ask::run(&args),
+        Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Serve(args) => serve::run(&args),
     };

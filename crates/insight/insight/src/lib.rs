@@ -5,11 +5,13 @@
 //!
 //! Map:
 //! - [`lines`]: files of JSON lines, streamed.
+//! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
 //! - [`recent`]: the prompts that a new one is compared with.
 
 pub mod lines;
+pub mod prices;
 pub mod prints;
 pub mod prompt;
 pub mod recent;

@@ -4,9 +4,9 @@ use std::io::{self, Write, stdout};
 
 use comfy_table::{Table, presets};
 use tapri_casefile::Dropped;
+use tapri_ledger::Money;
 
 use crate::ask::record::{Record, Report};
-use crate::prices::Money;
 use crate::progress::Reading;
 use crate::pull::lines;
 use crate::quantity::{show_count, show_seconds, show_share};

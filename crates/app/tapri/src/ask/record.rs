@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use tapri_insight::prices::{Billed, PriceList};
+use tapri_ledger::Money;
 use tapri_pipeline::api::{FinishReason, ReuseStop};
-
-use crate::prices::{Money, PriceList};
 
 /// One question that was answered.
 #[derive(Debug, Clone)]
@@ -26,6 +26,17 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// What it used, as bills count it.
+    fn billed(&self) -> Billed {
+        let cached = self.cached_tokens.min(self.prompt_tokens);
+        Billed {
+            uncached: (self.prompt_tokens - cached) as u64,
+            cached: cached as u64,
+            answer: self.answer_tokens as u64,
+            ..Billed::default()
+        }
+    }
+
     /// Answer tokens per second, the first one apart: it belongs to the time before it.
     pub(crate) fn rate(&self) -> Option<f64> {
         let later = self.answer_tokens.checked_sub(1).filter(|later| *later > 0)?;
@@ -54,7 +65,7 @@ impl Report {
 
     /// What a question cost.
     pub(crate) fn cost(&self, record: &Record) -> Money {
-        self.prices.cost(record.prompt_tokens, record.cached_tokens, record.answer_tokens)
+        self.prices.cost(&record.billed())
     }
 
     fn sum(&self, cost: impl Fn(&Record) -> Money) -> Money {
@@ -68,7 +79,7 @@ impl Report {
 
     /// What the same tokens would cost with nothing out of the cache.
     pub(crate) fn cost_without_cache(&self) -> Money {
-        self.sum(|record| self.prices.cost(record.prompt_tokens, 0, record.answer_tokens))
+        self.sum(|record| self.prices.without_cache(&record.billed()))
     }
 
     pub(crate) fn prompt_tokens(&self) -> usize {

@@ -3,6 +3,7 @@
 
 mod ask;
 mod help;
+mod prices;
 mod refusals;
 
 use std::fs;
@@ -34,6 +35,7 @@ impl Shell {
         {
             command.env_remove(key);
         }
+        command.env("TAPRI_DATA", self.dir.path().join("data"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         command
     }

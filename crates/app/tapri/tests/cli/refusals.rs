@@ -48,6 +48,8 @@ fn bad_settings() {
         vec!["--threads", "-1"],
         vec!["--prices", "p.toml"],
         vec!["--prices", "missing.toml"],
+        vec!["--prices", "bundled"],
+        vec!["--prices", "gpt-56"],
         vec!["--model", "missing.gguf"],
         vec!["--model", "./"],
     ]
