@@ -4,12 +4,14 @@
 //! line both use them, on Tapri's own ledger and on other people's logs.
 //!
 //! Map:
+//! - [`explain`]: why one prompt could not reuse another.
 //! - [`lines`]: files of JSON lines, streamed.
 //! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
 //! - [`recent`]: the prompts that a new one is compared with.
 
+pub mod explain;
 pub mod lines;
 pub mod prices;
 pub mod prints;

@@ -14,6 +14,9 @@ pub enum MissReason {
     /// Only the last message differs: a new question behind the same start.
     #[serde(rename = "last_message_differs")]
     LastMessage,
+    /// The prompt is a start of the earlier one: all of it could be reused.
+    #[serde(rename = "cut_at_end")]
+    CutAtEnd,
     /// A time of day changed.
     #[serde(rename = "time_changed")]
     Time,
@@ -141,9 +144,10 @@ pub enum MissReason {
 
 impl MissReason {
     /// Every reason.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::Growth,
         Self::LastMessage,
+        Self::CutAtEnd,
         Self::Time,
         Self::Date,
         Self::Uuid,
@@ -193,6 +197,7 @@ impl MissReason {
         match self {
             Self::Growth => "grew_at_end",
             Self::LastMessage => "last_message_differs",
+            Self::CutAtEnd => "cut_at_end",
             Self::Time => "time_changed",
             Self::Date => "date_changed",
             Self::Uuid => "uuid_changed",
@@ -244,6 +249,9 @@ impl MissReason {
             Self::Growth => "The prompt grew at its end: all that could be reused was.",
             Self::LastMessage => {
                 "Only the last message differs: a new question behind the same start."
+            }
+            Self::CutAtEnd => {
+                "The prompt is a start of the earlier one: all of it could be reused."
             }
             Self::Time => "A time of day changed.",
             Self::Date => "A date, or a timestamp with its date, changed.",
@@ -300,7 +308,7 @@ impl MissReason {
     /// Whether reuse ended here because there was no more to reuse: nothing to repair.
     #[must_use]
     pub fn is_expected(self) -> bool {
-        matches!(self, Self::Growth | Self::LastMessage)
+        matches!(self, Self::Growth | Self::LastMessage | Self::CutAtEnd)
     }
 }
 

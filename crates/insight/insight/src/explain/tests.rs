@@ -1,0 +1,56 @@
+#![expect(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn doc(value: Value) -> PromptDoc {
+    PromptDoc::from_value(&value).unwrap()
+}
+
+fn chat(system: &str, rest: &[(&str, &str)]) -> PromptDoc {
+    let mut messages = vec![json!({"role": "system", "content": system})];
+    messages.extend(rest.iter().map(|(role, text)| json!({"role": role, "content": text})));
+    doc(json!({"messages": messages}))
+}
+
+fn found(old: &PromptDoc, new: &PromptDoc) -> Found {
+    explain(old, new, &Evidence::default())
+}
+
+const RULES: &str = "You answer questions about the file. Quote the page. Never guess. Keep it short, and say where in the file you found it, so that a person can look it up.";
+
+#[test]
+fn a_grown_conversation_is_no_alarm() {
+    let old = chat(RULES, &[("user", "Who signed?")]);
+    let new = chat(RULES, &[("user", "Who signed?"), ("assistant", "Mia."), ("user", "When?")]);
+    assert_eq!(found(&old, &new).reason, MissReason::Growth);
+    assert_eq!(found(&old, &old).reason, MissReason::Growth);
+    assert_eq!(found(&new, &old).reason, MissReason::CutAtEnd);
+    let other = chat(RULES, &[("user", "Who was the witness?")]);
+    let last = found(&old, &other);
+    assert_eq!((last.reason, last.is_alarm()), (MissReason::LastMessage, false));
+    assert_eq!(
+        last.line(true),
+        r#"messages[1].content, character 4: "was the witness?" was "signed?""#
+    );
+}
+
+#[test]
+fn dropped_and_summarised_turns() {
+    let turns = [
+        ("user", "one, a long question"),
+        ("assistant", "an answer that is long enough to be worth a summary"),
+        ("user", "three, another question"),
+        ("assistant", "four, another answer that takes its room"),
+        ("user", "five"),
+    ];
+    let old = chat(RULES, &turns);
+    let new = chat(RULES, &[&turns[2..], &[("assistant", "six"), ("user", "seven")]].concat());
+    let dropped = found(&old, &new);
+    assert_eq!(dropped.reason, MissReason::TurnsShortened);
+    assert_eq!(dropped.place.unwrap().path, "messages[1]");
+    let summary = [("user", "Summary: a question and an answer.")];
+    let new = chat(RULES, &[&summary[..], &turns[4..]].concat());
+    assert_eq!(found(&old, &new).reason, MissReason::TurnsSummarised);
+}
