@@ -10,6 +10,7 @@ use tapri_registry::ModelRef;
 
 use crate::prices::PricesArgs;
 use crate::quantity;
+use crate::simulate::SimulateArgs;
 
 /// Keeps long prompts hot: ask a model about a document and only the first question reads it.
 #[derive(Debug, Parser)]
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Pull(PullArgs),
     /// Serve a model over HTTP, with OpenAI's API
     Serve(ServeArgs),
+    /// Replay a trace against caches of any size: how much KV memory do I need?
+    Simulate(SimulateArgs),
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod progress;
 mod pull;
 mod quantity;
 mod serve;
+mod simulate;
 
 use std::io;
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
     };
     match result {
         Ok(code) => code,

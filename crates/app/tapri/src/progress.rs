@@ -107,3 +107,27 @@ impl Drop for Reading {
         self.done();
     }
 }
+
+/// The display of work whose end is known.
+pub(crate) struct Working {
+    bar: ProgressBar,
+}
+
+impl Working {
+    /// `total` of whatever [`Working::at`] counts.
+    pub(crate) fn start(what: &'static str, total: u64) -> Self {
+        let bar = bar(total, "{msg} [{bar:40}] {percent} %, {left}");
+        bar.set_message(what);
+        Working { bar }
+    }
+
+    pub(crate) fn at(&self, done: u64) {
+        self.bar.set_position(done);
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

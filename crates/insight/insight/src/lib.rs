@@ -10,6 +10,7 @@
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
 //! - [`recent`]: the prompts that a new one is compared with.
+//! - [`simulate`]: block traces against caches of any size.
 
 pub mod explain;
 pub mod lines;
@@ -17,5 +18,6 @@ pub mod prices;
 pub mod prints;
 pub mod prompt;
 pub mod recent;
+pub mod simulate;
 
 pub use tapri_ledger as ledger;

@@ -5,6 +5,7 @@ mod ask;
 mod help;
 mod prices;
 mod refusals;
+mod simulate;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,178 @@
+//! From files to a trace.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use tapri_insight::lines::{Broken, Lines, decompressed};
+use tapri_insight::simulate::{Format, ReadError, Reader, Trace};
+
+use super::SimulateArgs;
+use crate::failure::Failure;
+use crate::progress::Working;
+
+/// What was read.
+pub(super) struct Input {
+    pub(super) trace: Trace,
+    pub(super) format: Format,
+    pub(super) files: usize,
+    pub(super) broken: u64,
+    pub(super) without_blocks: u64,
+}
+
+pub(super) fn read(args: &SimulateArgs) -> Result<Input> {
+    let files = files(&args.traces)?;
+    let total = files.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| m.len()).sum();
+    let bar = Working::start("reading", total);
+    let mut reader = Reader::new(args.block_tokens, args.stagger.unwrap_or_default());
+    let done = Rc::new(Cell::new(0));
+    let mut broken = 0;
+    for path in &files {
+        let found =
+            read_file(&mut reader, path, &done, &bar).map_err(|error| failed(path, error))?;
+        say_broken(path, &found);
+        broken += found.count;
+    }
+    drop(bar);
+    let (format, without_blocks) = (reader.format(), reader.without_blocks());
+    let (Some(format), Ok(trace)) = (format, reader.finish()) else {
+        return Err(nothing(&args.traces, without_blocks).into());
+    };
+    if without_blocks > 0 {
+        eprintln!("note: {without_blocks} calls without known tokens were left out");
+    }
+    Ok(Input { trace, format, files: files.len(), broken, without_blocks })
+}
+
+fn nothing(paths: &[PathBuf], without_blocks: u64) -> Failure {
+    let what = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    if without_blocks > 0 {
+        return Failure::new(
+            anyhow::anyhow!("{what}: none of {without_blocks} calls has a known list of blocks"),
+            Some("only calls that an embedded model ran have one"),
+        );
+    }
+    Failure::new(
+        anyhow::anyhow!("{what} has no call that can be replayed"),
+        Some(
+            "it should be lines with hash_ids and input_length, recorded sessions with requests, or call records",
+        ),
+    )
+}
+
+fn failed(path: &Path, error: ReadError) -> anyhow::Error {
+    match error {
+        ReadError::Session(error) if error.is_syntax() || error.is_data() || error.is_eof() => {
+            let error = anyhow::Error::new(error)
+                .context(format!("{} is no recorded session", path.display()));
+            Failure::new(error, Some("files with one call a line are called .jsonl")).into()
+        }
+        ReadError::Session(error) => anyhow::Error::new(error).context(cannot_read(path)),
+        ReadError::Io(error) => anyhow::Error::new(error).context(cannot_read(path)),
+        error => anyhow::Error::new(error).context(path.display().to_string()),
+    }
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("{} could not be read", path.display())
+}
+
+/// The files themselves, and those of folders that look like traces, by name.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let mut within = Vec::new();
+        for entry in fs::read_dir(path).with_context(|| cannot_read(path))? {
+            let path = entry.with_context(|| cannot_read(path))?.path();
+            if path.is_file() && kind(&path).is_some() {
+                within.push(path);
+            }
+        }
+        if within.is_empty() {
+            let message = anyhow::anyhow!("{} has no traces", path.display());
+            return Err(Failure::new(
+                message,
+                Some("they are called .jsonl or .json, with or without .gz"),
+            )
+            .into());
+        }
+        within.sort();
+        files.extend(within);
+    }
+    Ok(files)
+}
+
+#[derive(PartialEq)]
+enum Kind {
+    Lines,
+    Document,
+}
+
+/// What a file's name says, `.gz` aside.
+fn kind(path: &Path) -> Option<Kind> {
+    let name = path.file_name()?.to_str()?;
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    match Path::new(name).extension()?.to_str()? {
+        "jsonl" | "ndjson" => Some(Kind::Lines),
+        "json" => Some(Kind::Document),
+        _ => None,
+    }
+}
+
+fn read_file(
+    reader: &mut Reader,
+    path: &Path,
+    done: &Rc<Cell<u64>>,
+    bar: &Working,
+) -> Result<Broken, ReadError> {
+    let file = Counted { file: File::open(path)?, done: Rc::clone(done) };
+    let input = decompressed(file)?;
+    if kind(path) == Some(Kind::Document) {
+        let broken = reader.read_session(input);
+        bar.at(done.get());
+        return broken;
+    }
+    let mut lines = Lines::new(input);
+    reader.read_lines(&mut lines, |_| bar.at(done.get()))?;
+    Ok(lines.broken)
+}
+
+fn say_broken(path: &Path, broken: &Broken) {
+    if broken.count == 0 {
+        return;
+    }
+    let lines = if broken.count == 1 { "place" } else { "places" };
+    eprintln!(
+        "warning: {}: {} {lines} can't be used and were left out",
+        path.display(),
+        broken.count
+    );
+    for (line, what) in &broken.first {
+        eprintln!("  line {line}: {what}");
+    }
+    let more = broken.count - broken.first.len() as u64;
+    if more > 0 {
+        eprintln!("  and {more} more");
+    }
+}
+
+/// Counts a file's own bytes, before they are decompressed: the part of it that is done.
+struct Counted {
+    file: File,
+    done: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.done.set(self.done.get() + read as u64);
+        Ok(read)
+    }
+}
