@@ -10,6 +10,7 @@ use tapri_registry::ModelRef;
 
 use crate::prices::PricesArgs;
 use crate::quantity;
+use crate::report::ReportArgs;
 use crate::simulate::SimulateArgs;
 
 /// Keeps long prompts hot: ask a model about a document and only the first question reads it.
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Prices(PricesArgs),
     /// Bring a model to this machine, or list what is there
     Pull(PullArgs),
+    /// Say whether the cache worked, from a log: by day, tenant, route and model
+    Report(ReportArgs),
     /// Serve a model over HTTP, with OpenAI's API
     Serve(ServeArgs),
     /// Replay a trace against caches of any size: how much KV memory do I need?

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stderr, reason = "a command line prints")]
 
 mod ask;
+mod broken;
 mod cli;
 mod data;
 mod failure;
@@ -16,6 +17,7 @@ mod prices;
 mod progress;
 mod pull;
 mod quantity;
+mod report;
 mod serve;
 mod simulate;
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Command::Ask(args) => ask::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Simulate(args) => simulate::run(&args),
     };

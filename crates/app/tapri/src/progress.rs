@@ -131,3 +131,38 @@ impl Drop for Working {
         self.bar.finish_and_clear();
     }
 }
+
+/// The display of reading files: shown only where there is enough to read.
+pub(crate) struct Scanning {
+    bar: Option<ProgressBar>,
+}
+
+/// Fewer bytes than this are read within a second.
+const WORTH_SCANNING: u64 = 32 << 20;
+
+impl Scanning {
+    /// `total` bytes on disk.
+    pub(crate) fn start(total: u64) -> Self {
+        let template = "reading [{bar:40}] {bytes} of {total_bytes}, {bytes_per_sec}, {left}";
+        Scanning { bar: (total >= WORTH_SCANNING).then(|| bar(total, template)) }
+    }
+
+    /// A reader that moves the bar by what is read through it.
+    pub(crate) fn reader<'a, R: std::io::Read + 'a>(
+        &self,
+        reader: R,
+    ) -> Box<dyn std::io::Read + 'a> {
+        match &self.bar {
+            Some(bar) => Box::new(bar.wrap_read(reader)),
+            None => Box::new(reader),
+        }
+    }
+}
+
+impl Drop for Scanning {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

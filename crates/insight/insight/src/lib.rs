@@ -5,19 +5,25 @@
 //!
 //! Map:
 //! - [`explain`]: why one prompt could not reuse another.
+//! - [`histogram`]: durations in bounded memory.
 //! - [`lines`]: files of JSON lines, streamed.
 //! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
 //! - [`recent`]: the prompts that a new one is compared with.
+//! - [`report`]: whether the cache worked, for whom, and what it saved.
 //! - [`simulate`]: block traces against caches of any size.
+//! - [`usage`]: the token counts of any log, in one form.
 
 pub mod explain;
+pub mod histogram;
 pub mod lines;
 pub mod prices;
 pub mod prints;
 pub mod prompt;
 pub mod recent;
+pub mod report;
 pub mod simulate;
+pub mod usage;
 
 pub use tapri_ledger as ledger;

@@ -12,6 +12,7 @@ fn help_of_everything() {
     insta::assert_snapshot!("help_ask", help(&["ask", "--help"]));
     insta::assert_snapshot!("help_prices", help(&["prices", "--help"]));
     insta::assert_snapshot!("help_pull", help(&["pull", "--help"]));
+    insta::assert_snapshot!("help_report", help(&["report", "--help"]));
     insta::assert_snapshot!("help_serve", help(&["serve", "--help"]));
     insta::assert_snapshot!("help_simulate", help(&["simulate", "--help"]));
 }

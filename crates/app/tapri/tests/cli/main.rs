@@ -5,6 +5,7 @@ mod ask;
 mod help;
 mod prices;
 mod refusals;
+mod report;
 mod simulate;
 
 use std::fs;

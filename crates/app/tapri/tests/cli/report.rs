@@ -1,0 +1,186 @@
+//! `tapri report` on logs.
+
+use std::io::Write;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::Shell;
+
+/// Twenty questions about one file of 32,000 tokens, two minutes apart.
+fn twenty(day: &str, cached: impl Fn(u32) -> u64) -> String {
+    (0..20)
+        .map(|n| {
+            format!(
+                "{{\"timestamp\": \"{day}T10:{:02}:00Z\", \"tenant\": \"acme\", \"route\": \"/v1/chat/completions\", \
+                 \"model\": \"example\", \"prompt_tokens\": 32200, \"cached_tokens\": {}, \"ttft_ms\": {}}}\n",
+                n * 2,
+                cached(n),
+                if cached(n) > 0 { 480 + n } else { 4000 + n },
+            )
+        })
+        .collect()
+}
+
+fn data(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../insight/insight/tests/data/usage")
+        .join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_line_of_a_day() {
+    let shell = Shell::new();
+    shell.file("works.jsonl", twenty("2026-11-30", |_| 30_400));
+    shell.file("broken.jsonl", twenty("2026-11-30", |_| 0));
+    let said = shell.run(&["report", "works.jsonl", "--utc"]);
+    let line = "  2026-11-30: 608,000 of 644,000 prompt tokens from cache (94%): OK\n";
+    assert!(said.out.contains(line), "{}", said.out);
+    let said = shell.run(&["report", "broken.jsonl", "--utc"]);
+    let line = "  2026-11-30: 0 of 644,000 prompt tokens from cache (0%): ALERT: check the top of the prompt\n";
+    assert!(said.out.contains(line), "{}", said.out);
+}
+
+#[test]
+fn a_whole_report() {
+    let shell = Shell::new();
+    let two_days =
+        twenty("2026-11-29", |n| if n == 0 { 0 } else { 32_000 }) + &twenty("2026-11-30", |_| 0);
+    shell.file("calls.jsonl", two_days);
+    let said = shell.run(&["report", "calls.jsonl", "--utc"]);
+    insta::assert_snapshot!("report", said.all());
+    let said = shell.run(&["report", "calls.jsonl", "--utc", "--json"]);
+    insta::assert_snapshot!("report_json", said.all());
+}
+
+#[test]
+fn every_shape_in_one_log() {
+    let shell = Shell::new();
+    shell.file("shapes.jsonl", data("shapes.jsonl"));
+    insta::assert_snapshot!("report_shapes", shell.run(&["report", "shapes.jsonl", "--utc"]).all());
+}
+
+#[test]
+fn a_session_of_claude_code() {
+    let shell = Shell::new();
+    shell.file("session.jsonl", data("claude_code_messages.jsonl"));
+    insta::assert_snapshot!(
+        "report_session",
+        shell.run(&["report", "session.jsonl", "--utc"]).all()
+    );
+}
+
+#[test]
+fn the_last_calls() {
+    let shell = Shell::new();
+    shell.file("never.jsonl", twenty("2026-11-30", |_| 0).repeat(5));
+    shell.file("stopped.jsonl", twenty("2026-11-30", |n| if n < 12 { 30_400 } else { 0 }));
+    shell.file("works.jsonl", twenty("2026-11-30", |_| 30_400));
+    shell.file(
+        "silent.jsonl",
+        "{\"usage\": {\"prompt_tokens\": 32200, \"prompt_tokens_details\": null}}\n".repeat(20),
+    );
+    let said = ["never.jsonl", "stopped.jsonl", "works.jsonl", "silent.jsonl"]
+        .map(|file| shell.run(&["report", file, "--last", "100", "--fail-on-alert"]).all());
+    insta::assert_snapshot!("report_last", said.join("\n"));
+}
+
+#[test]
+fn alerts_can_fail() {
+    let shell = Shell::new();
+    shell.file("half.jsonl", twenty("2026-11-30", |_| 16_100));
+    let code = |more: &[&str]| shell.run(&[&["report", "half.jsonl", "--utc"], more].concat()).code;
+    assert_eq!(code(&["--fail-on-alert"]), Some(0));
+    assert_eq!(code(&["--fail-on-alert", "--threshold", "51%"]), Some(1));
+    assert_eq!(code(&["--deny", "--threshold", "0.51"]), Some(1));
+    assert_eq!(code(&["--threshold", "51%"]), Some(0));
+    assert_eq!(code(&["--threshold", "51"]), Some(2));
+}
+
+/// A day is a day of the zone: 25 hours where the clocks go back.
+#[test]
+fn days_of_a_zone() {
+    let shell = Shell::new();
+    // New York on the day before, at both ends of 1 November 2026, and on the day after.
+    let calls: String = [
+        "2026-11-01T03:59:59Z",
+        "2026-11-01T04:00:00Z",
+        "2026-11-02T04:59:59Z",
+        "2026-11-02T05:00:00Z",
+    ]
+    .iter()
+    .map(|at| format!("{{\"time\": \"{at}\", \"prompt_tokens\": 100, \"cached_tokens\": 90}}\n"))
+    .collect();
+    shell.file("calls.jsonl", calls);
+    let days = |zone: &[&str]| -> Vec<String> {
+        let said = shell.run(&[&["report", "calls.jsonl"], zone].concat());
+        said.out.lines().take_while(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    let line = |day: &str, calls: u64| {
+        format!("  {day}: {} of {} prompt tokens from cache (90%): OK", calls * 90, calls * 100)
+    };
+    assert_eq!(
+        days(&["--zone", "America/New_York"]),
+        [
+            "By day (America/New_York)".to_owned(),
+            line("2026-10-31", 1),
+            line("2026-11-01", 2),
+            line("2026-11-02", 1)
+        ]
+    );
+    assert_eq!(
+        days(&["--utc"]),
+        ["By day (UTC)".to_owned(), line("2026-11-01", 2), line("2026-11-02", 2)]
+    );
+}
+
+#[test]
+fn broken_lines_and_gzip() {
+    let shell = Shell::new();
+    let mut log = twenty("2026-11-30", |_| 30_400);
+    log.push_str("{broken\n\n{\"prompt_tokens\": 10, \"cached_tokens\": 11}\n{\"note\": \"no counts\"}\n[7]\n");
+    let mut gz = GzEncoder::new(Vec::new(), Compression::fast());
+    gz.write_all(log.as_bytes()).unwrap();
+    shell.file("calls.jsonl.gz", gz.finish().unwrap());
+    insta::assert_snapshot!(
+        "report_broken",
+        shell.run(&["report", "calls.jsonl.gz", "--utc", "--last", "9"]).all()
+    );
+}
+
+#[test]
+fn a_period() {
+    let shell = Shell::new();
+    let log = twenty("2026-11-29", |_| 0)
+        + &twenty("2026-11-30", |_| 30_400)
+        + "{\"prompt_tokens\": 9}\n";
+    shell.file("calls.jsonl", log);
+    let said = shell.run(&["report", "calls.jsonl", "--utc", "--since", "2026-11-30"]);
+    assert!(said.out.starts_with("By day (UTC)\n  2026-11-30: 608,000 of"), "{}", said.out);
+    assert_eq!(said.err, "note: calls without a time were left out, since --since was given: 1\n");
+}
+
+#[test]
+fn what_is_refused() {
+    let shell = Shell::new();
+    shell.file("empty.jsonl", "");
+    shell.file("prompts.jsonl", "{\"messages\": []}\n{\"messages\": []}\n");
+    shell.file("text.jsonl", "hello\nworld\n");
+    shell.file("calls.jsonl", twenty("2026-11-30", |_| 0));
+    let said = [
+        vec!["empty.jsonl"],
+        vec!["prompts.jsonl"],
+        vec!["text.jsonl"],
+        vec!["missing.jsonl"],
+        vec!["."],
+        vec!["calls.jsonl", "--since", "2030-01-01"],
+        vec!["calls.jsonl", "--since", "yesterday"],
+        vec!["calls.jsonl", "--zone", "Mars/Olympus"],
+        vec!["calls.jsonl", "--last", "0"],
+        vec!["calls.jsonl", "--threshold", "50"],
+    ]
+    .map(|args| shell.run(&[&["report"], &args[..]].concat()).all());
+    insta::assert_snapshot!("report_refusals", said.join("\n"));
+}
