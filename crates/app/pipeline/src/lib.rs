@@ -27,14 +27,19 @@
 //! }
 //! ```
 //!
-//! Map: [`pipeline`] the way; [`running`] a call on it; [`blocking`] the same without async code.
+//! With a [`Recorder`] every call leaves one record in the ledger, refused, failed and abandoned ones too.
+//!
+//! Map: [`pipeline`] the way; [`running`] a call on it; [`recording`] its record; [`blocking`] the same without async code.
 
 pub mod blocking;
 pub mod pipeline;
+pub mod recording;
 pub mod running;
 
 pub use blocking::{BlockingCall, BlockingPipeline};
 pub use pipeline::Pipeline;
+pub use recording::{Pricing, Recorder};
 pub use running::Running;
 pub use tapri_api as api;
+pub use tapri_ledger as ledger;
 pub use tapri_upstream::{Backend, BackendStats, ModelCard};

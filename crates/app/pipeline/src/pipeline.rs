@@ -3,21 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapri_api::{ApiError, Call, CallEvent, ErrorKind, Prompt};
-use tapri_upstream::{Backend, BackendStats, ModelCard};
+use tapri_api::{
+    Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
+};
+use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard};
 
+use crate::recording::{Recorder, Recording};
 use crate::running::Running;
 
 /// The way of every call. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Pipeline {
     backend: Arc<dyn Backend>,
+    recorder: Recorder,
 }
 
 impl Pipeline {
-    /// A way that leads to one backend.
+    /// A way that leads to one backend. Its calls leave no records.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Pipeline { backend }
+        Pipeline { backend, recorder: Recorder::default() }
+    }
+
+    /// The same way, with a record of every call.
+    pub fn recorded(self, recorder: Recorder) -> Self {
+        Pipeline { recorder, ..self }
+    }
+
+    /// Where its calls' records go.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// The models that can be asked for.
@@ -45,8 +59,28 @@ impl Pipeline {
     /// turn, or for a prefix that another call is computing, is not admitted yet.
     ///
     /// Dropping the future or the [`Running`] call cancels it.
-    pub async fn start(&self, call: Call) -> Result<Running, ApiError> {
-        self.model(call.model.as_deref())?;
+    ///
+    /// However it ends, it leaves one record; a call that is dropped is recorded as left by its client.
+    pub async fn start(&self, mut call: Call) -> Result<Running, ApiError> {
+        let card = self.backend.model();
+        let mut recording = self.recorder.begin(&mut call, &card.id, self.backend.name());
+        match self.admit(call, &mut recording).await {
+            Ok((admission, directives, events)) => {
+                Ok(Running::new(admission, directives, events, recording))
+            }
+            Err(error) => {
+                recording.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn admit(
+        &self,
+        call: Call,
+        recording: &mut Recording,
+    ) -> Result<(Admission, CacheDirectives, CallStream), ApiError> {
+        recording.served_by(&self.model(call.model.as_deref())?.id);
         let directives = call.cache;
         let mut events = self.backend.start(call).await?;
         let admission = match events.next().await {
@@ -59,10 +93,16 @@ impl Pipeline {
                 ));
             }
         };
+        recording.admitted(&admission);
         if directives.only_if_cached && !admission.reuse.stop.is_whole() {
             return Err(not_cached(&admission.reuse));
         }
-        Ok(Running::new(admission, directives, events))
+        Ok((admission, directives, events))
+    }
+
+    /// Records a request that could not be read as a call, and so was refused at the door.
+    pub fn refused(&self, id: CallId, origin: &Origin, error: &ApiError) {
+        self.recorder.refused(id, origin, error);
     }
 
     /// The token ids a prompt becomes, exactly those that [`Pipeline::start`] would have the model read.

@@ -4,12 +4,15 @@ use tapri_api::cache_status::Member;
 use tapri_api::{Admission, CacheDirectives, CacheStatus, CallEvent};
 use tapri_upstream::CallStream;
 
+use crate::recording::Recording;
+
 /// A call that was admitted. Dropping it cancels it.
 #[derive(Debug)]
 pub struct Running {
     admission: Admission,
     directives: CacheDirectives,
     events: CallStream,
+    recording: Recording,
 }
 
 impl Running {
@@ -17,8 +20,9 @@ impl Running {
         admission: Admission,
         directives: CacheDirectives,
         events: CallStream,
+        recording: Recording,
     ) -> Self {
-        Running { admission, directives, events }
+        Running { admission, directives, events, recording }
     }
 
     /// What was known when it was admitted.
@@ -34,6 +38,8 @@ impl Running {
     /// What comes after the admission; `None` after `Finished` or `Failed`. Can be dropped while it waits
     /// without losing an event.
     pub async fn next(&mut self) -> Option<CallEvent> {
-        self.events.next().await
+        let event = self.events.next().await?;
+        self.recording.see(&event);
+        Some(event)
     }
 }

@@ -110,6 +110,7 @@ impl Metrics {
             "Seconds from submission to admission",
             &FIRST_TOKEN,
         );
+        registry.register_collector(Box::new(LedgerCollector { pipeline: pipeline.clone() }));
         registry.register_collector(Box::new(EngineCollector { pipeline: pipeline.clone() }));
         Metrics {
             registry,
@@ -150,6 +151,35 @@ impl Metrics {
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Reads what became of the calls' records.
+struct LedgerCollector {
+    pipeline: Pipeline,
+}
+
+impl fmt::Debug for LedgerCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LedgerCollector").finish_non_exhaustive()
+    }
+}
+
+impl Collector for LedgerCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(counts) = self.pipeline.recorder().counts() else { return Ok(()) };
+        let mut records = encoder.encode_descriptor(
+            "tapri_ledger_records",
+            "Records of calls, by what became of them; pruned ones were written before",
+            None,
+            MetricType::Counter,
+        )?;
+        let outcomes =
+            [("written", counts.written), ("dropped", counts.dropped), ("pruned", counts.pruned)];
+        for (outcome, value) in outcomes {
+            ConstCounter::new(value).encode(records.encode_family(&[("outcome", outcome)])?)?;
+        }
+        Ok(())
     }
 }
 

@@ -92,6 +92,8 @@ pub struct Usage {
     pub cached_tokens: usize,
     /// Prompt tokens that were joined while another call computed them.
     pub joined_tokens: usize,
+    /// Prompt tokens that were left behind in the cache for the first time.
+    pub written_tokens: usize,
     /// Tokens of the answer.
     pub answer_tokens: usize,
 }

@@ -49,6 +49,10 @@ pub(crate) struct Call {
     /// Blocks that are counted on for it and not yet handed out.
     pub(crate) promise: usize,
     pub(crate) preempted: bool,
+    /// Blocks of its prompt that nobody had stored before it.
+    pub(crate) written: usize,
+    /// Block numbers below this have been counted: a preempted call computes them again.
+    pub(crate) written_upto: usize,
     /// Blocks that were there when it began to wait.
     pub(crate) found: Option<usize>,
     /// Whom it waits for, and up to which block.
@@ -81,6 +85,8 @@ impl Call {
             hit_blocks: 0,
             promise: 0,
             preempted: false,
+            written: 0,
+            written_upto: 0,
             found: None,
             writer: None,
             target: 0,

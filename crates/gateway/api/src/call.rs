@@ -1,7 +1,10 @@
 //! One request, whichever API and whichever door it came through.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
+
+use crate::outline::Outline;
 
 /// One call: a prompt, how to go on from it, and what the caches may do with it.
 ///
@@ -29,6 +32,42 @@ pub struct Call {
     pub salt: Option<CacheSalt>,
     /// Whose call it is, as far as caches are concerned.
     pub scope: TenantScope,
+    /// Where it came from, for its record.
+    pub origin: Origin,
+    /// What its prompt is made of, for its record and for explanations.
+    pub outline: Option<Outline>,
+}
+
+/// Where a call came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The door: the path of the API (`/v1/chat/completions`), or `ask`.
+    pub route: Cow<'static, str>,
+    /// The tenant's name; without configured tenants, [`Origin::DEFAULT_TENANT`].
+    pub tenant: Cow<'static, str>,
+    /// The conversation or session it belongs to, where the caller named one.
+    pub conversation: Option<String>,
+}
+
+impl Origin {
+    /// The one tenant, where none are configured.
+    pub const DEFAULT_TENANT: &'static str = "default";
+
+    /// Through a door, for the one tenant.
+    pub fn of(route: &'static str) -> Self {
+        Origin {
+            route: Cow::Borrowed(route),
+            tenant: Cow::Borrowed(Origin::DEFAULT_TENANT),
+            conversation: None,
+        }
+    }
+}
+
+impl Default for Origin {
+    /// Through no door: by hand.
+    fn default() -> Self {
+        Origin::of("direct")
+    }
 }
 
 /// The most rivals a logprob may be asked for, as in OpenAI's API.
@@ -63,6 +102,8 @@ impl Call {
             cache: CacheDirectives::default(),
             salt: None,
             scope: TenantScope::default(),
+            origin: Origin::default(),
+            outline: None,
         }
     }
 }

@@ -109,6 +109,21 @@ impl ApiError {
     pub fn status(&self) -> u16 {
         self.kind.status()
     }
+
+    /// A word for records: its code, else its kind.
+    pub fn word(&self) -> &'static str {
+        self.code.unwrap_or(match self.kind {
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Method => "method_not_allowed",
+            ErrorKind::TooLarge => "too_large",
+            ErrorKind::MediaType => "unsupported_media_type",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Internal => "internal",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::NotCached => "not_cached",
+        })
+    }
 }
 
 /// `message. hint.`

@@ -1,5 +1,6 @@
 //! What comes back from a call, whichever backend answers it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ApiError;
@@ -36,6 +37,8 @@ pub struct Admission {
     pub queued: Duration,
     /// How a conversation was laid out; `None` for text and token ids.
     pub template: Option<TemplateUse>,
+    /// The prompt's token ids, where the backend knows them: for records, not for answers.
+    pub prompt_ids: Option<Arc<[u32]>>,
 }
 
 /// Which chat template laid out a conversation.

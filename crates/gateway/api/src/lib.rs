@@ -43,7 +43,7 @@ pub mod usage;
 
 pub use cache_status::CacheStatus;
 pub use call::{
-    CacheDirectives, CacheSalt, Call, CallId, Message, Part, Prompt, Role, Sampling, Stop,
+    CacheDirectives, CacheSalt, Call, CallId, Message, Origin, Part, Prompt, Role, Sampling, Stop,
     TenantScope,
 };
 pub use error::{ApiError, ErrorKind};

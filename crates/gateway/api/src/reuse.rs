@@ -54,6 +54,25 @@ impl ReuseStop {
     }
 }
 
+impl ReuseStop {
+    /// The stable name, as in records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ReuseStop::Complete => "complete",
+            ReuseStop::LastToken => "last_token_rule",
+            ReuseStop::BelowOneBlock => "below_one_block",
+            ReuseStop::Difference { .. } => "first_difference",
+            ReuseStop::NeverSeen => "never_seen",
+            ReuseStop::Evicted => "evicted",
+            ReuseStop::Expired => "expired",
+            ReuseStop::WindowGone => "window_gone",
+            ReuseStop::BeingWritten => "being_written",
+            ReuseStop::Bypassed => "bypassed",
+            ReuseStop::Unknown => "unknown",
+        }
+    }
+}
+
 impl fmt::Display for ReuseStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -14,6 +14,9 @@ pub struct Usage {
     pub computed: usize,
     /// Tokens of the answer.
     pub answer: usize,
+    /// Of the computed prompt tokens, those left behind in the cache for the first time; `None` where the backend
+    /// doesn't say.
+    pub written: Option<usize>,
 }
 
 impl Usage {
@@ -21,7 +24,12 @@ impl Usage {
     pub fn from_prompt(prompt: usize, cached: usize, joined: usize, answer: usize) -> Self {
         let cached = cached.min(prompt);
         let joined = joined.min(prompt - cached);
-        Usage { cached, joined, computed: prompt - cached - joined, answer }
+        Usage { cached, joined, computed: prompt - cached - joined, answer, written: None }
+    }
+
+    /// With how much was left behind in the cache.
+    pub fn with_written(self, written: usize) -> Self {
+        Usage { written: Some(written), ..self }
     }
 
     /// All tokens of the prompt: OpenAI's `prompt_tokens`.

@@ -17,6 +17,9 @@ pub trait Backend: Send + Sync + 'static {
     /// The model it serves.
     fn model(&self) -> &ModelCard;
 
+    /// Its name in records: `embedded`, or the upstream's.
+    fn name(&self) -> &str;
+
     /// Starts a call. The stream comes back as soon as the call is accepted, which may be before it runs.
     ///
     /// Errors are the caller's (a prompt too long, too many calls waiting) and are ready to be rendered.

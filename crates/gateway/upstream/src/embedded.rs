@@ -4,6 +4,7 @@ mod convert;
 mod prompt;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tapri_api::{ApiError, Call, CallEvent, ErrorKind, Prompt, TemplateUse};
@@ -71,17 +72,25 @@ impl Backend for Embedded {
         &self.card
     }
 
+    fn name(&self) -> &str {
+        "embedded"
+    }
+
     fn start(&self, call: Call) -> Answer<CallStream> {
         let engine = self.engine.clone();
         let chat = matches!(call.prompt, Prompt::Chat(_));
         let field = prompt::field(&call.prompt);
-        let request = self.off_thread(move |engine| request(engine, call));
+        let request = self.off_thread(move |engine| {
+            let request = request(engine, call)?;
+            let prompt_ids: Arc<[u32]> = request.prompt.iter().map(|id| id.0).collect();
+            Ok((request, prompt_ids))
+        });
         Box::pin(async move {
-            let request = request.await?;
+            let (request, prompt_ids) = request.await?;
             // Submitted only now: a client that left meanwhile has dropped this future.
             let handle = engine.submit(request).map_err(|error| convert::refusal(error, field))?;
             let template = chat.then(|| template_use(&engine));
-            Ok(CallStream::new(Events { handle, template, field }))
+            Ok(CallStream::new(Events { handle, template, field, prompt_ids: Some(prompt_ids) }))
         })
     }
 
@@ -144,6 +153,8 @@ struct Events {
     handle: CallHandle,
     template: Option<TemplateUse>,
     field: &'static str,
+    /// For the admission, which takes them.
+    prompt_ids: Option<Arc<[u32]>>,
 }
 
 impl EventSource for Events {
@@ -152,7 +163,8 @@ impl EventSource for Events {
             let event = self.handle.next_async().await?;
             Some(match event {
                 GenerateEvent::Admitted(admitted) => {
-                    CallEvent::Admitted(convert::admission(&admitted, self.template))
+                    let prompt_ids = self.prompt_ids.take();
+                    CallEvent::Admitted(convert::admission(&admitted, self.template, prompt_ids))
                 }
                 GenerateEvent::Prefill { ready, total } => CallEvent::Prefill { ready, total },
                 GenerateEvent::Token(token) => CallEvent::Token(convert::token(token)),

@@ -92,6 +92,7 @@ struct Shared {
     dropped: AtomicU64,
     pruned: AtomicU64,
     waiting_bytes: AtomicUsize,
+    last_error: Mutex<Option<String>>,
 }
 
 enum Message {
@@ -119,21 +120,46 @@ struct Inner {
 impl Writer {
     /// Opens a ledger, or makes one, and starts its thread. A corrupt file is set aside: see [`Writer::aside`].
     pub fn open(config: WriterConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let Opened { store, aside } = Store::open(&config.path, clock.now())?;
-        let secret = Secret::of_ledger(&config.path)?;
+        let opened = open(&config.path, clock.now())?;
+        Writer::start(config, clock, Some(opened))
+    }
+
+    /// The same for a program that goes on without a ledger: when it can't be opened, records are dropped and
+    /// counted, and each batch tries to open it again.
+    pub fn open_or_retry(
+        config: WriterConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, Option<OpenError>), OpenError> {
+        let (opened, error) = match open(&config.path, clock.now()) {
+            Ok(opened) => (Some(opened), None),
+            Err(error) => (None, Some(error)),
+        };
+        Ok((Writer::start(config, clock, opened)?, error))
+    }
+
+    fn start(
+        config: WriterConfig,
+        clock: Arc<dyn Clock>,
+        opened: Option<(Opened, Secret)>,
+    ) -> Result<Self, OpenError> {
+        let (store, aside, secret) = match opened {
+            Some((Opened { store, aside }, secret)) => (Some(store), aside, Some(secret)),
+            None => (None, None, None),
+        };
         let (sender, receiver) = flume::bounded(config.queue.max(1));
         let shared = Arc::new(Shared::default());
         let path = config.path.clone();
         let queue_bytes = config.queue_bytes;
         let thread = Thread {
             config,
-            clock,
             secret,
-            store: Some(store),
+            // Whoever opened it says what is wrong.
+            trouble: Trouble { lasts: store.is_none(), said: Some(clock.now()), told: 0 },
+            clock,
+            store,
             shared: Arc::clone(&shared),
             pending: Vec::new(),
             more_to_prune: true,
-            trouble: Trouble::default(),
         };
         let thread = std::thread::Builder::new()
             .name("tapri-ledger".to_owned())
@@ -214,6 +240,11 @@ impl Writer {
         }
     }
 
+    /// The last thing that went wrong with writing.
+    pub fn last_error(&self) -> Option<String> {
+        self.inner.shared.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What became of records so far.
     pub fn counts(&self) -> Counts {
         let shared = &self.inner.shared;
@@ -248,12 +279,17 @@ impl Drop for Inner {
     }
 }
 
+fn open(path: &Path, now: Timestamp) -> Result<(Opened, Secret), OpenError> {
+    let opened = Store::open(path, now)?;
+    Ok((opened, Secret::of_ledger(path)?))
+}
+
 /// Writes.
 struct Thread {
     config: WriterConfig,
     clock: Arc<dyn Clock>,
-    secret: Secret,
-    /// `None` while it can't be opened again.
+    secret: Option<Secret>,
+    /// `None` while it can't be opened.
     store: Option<Store>,
     shared: Arc<Shared>,
     pending: Vec<CallRecord>,
@@ -306,23 +342,23 @@ impl Thread {
     fn take(&mut self, entry: Entry) {
         let bytes = entry.bytes();
         let Entry { mut record, outline, prompt_ids, salt } = entry;
-        if let Some(outline) = &outline {
-            record.parts = outline.parts().iter().map(|part| self.secret.part(part)).collect();
+        if let (Some(outline), Some(secret)) = (&outline, &self.secret) {
+            record.parts = outline.parts().iter().map(|part| secret.part(part)).collect();
             record.text = self.config.keep_text.then(|| outline.json());
         }
-        if let Some(ids) = &prompt_ids {
+        if let (Some(ids), Some(secret)) = (&prompt_ids, &self.secret) {
             let partition = [&*record.model, &*record.tenant, salt.as_deref().unwrap_or_default()];
-            record.trace = self.secret.trace(&partition, ids);
+            record.trace = secret.trace(&partition, ids);
         }
         self.shared.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.pending.push(record);
     }
 
     fn write(&mut self) {
-        if self.store.as_ref().is_none_or(|store| !store.is_current()) {
-            self.reopen();
-        }
         if !self.pending.is_empty() {
+            if self.store.as_ref().is_none_or(|store| !store.is_current()) {
+                self.reopen();
+            }
             let result = match &mut self.store {
                 Some(store) => store.write(&self.pending),
                 // The reason was said when it could not be opened.
@@ -376,8 +412,9 @@ impl Thread {
 
     fn reopen(&mut self) {
         self.store = None;
-        match Store::open(&self.config.path, self.clock.now()) {
-            Ok(Opened { store, aside }) => {
+        match open(&self.config.path, self.clock.now()) {
+            Ok((Opened { store, aside }, secret)) => {
+                self.secret = Some(secret);
                 if let Some(aside) = aside {
                     tracing::warn!(
                         "the ledger was corrupt and is now {}; a new one is begun",
@@ -397,6 +434,8 @@ impl Thread {
     }
 
     fn warn(&mut self, error: &dyn std::error::Error) {
+        *self.shared.last_error.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(with_source(error));
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         self.trouble.warn(&self.config.path, self.clock.now(), dropped, error);
     }
@@ -431,8 +470,15 @@ impl Thread {
     }
 }
 
+fn with_source(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
 /// Says what is wrong, but not for every batch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Trouble {
     lasts: bool,
     said: Option<Timestamp>,
@@ -450,9 +496,9 @@ impl Trouble {
         if !self.lasts || due {
             self.said = Some(now);
             self.told = dropped;
-            let source = error.source().map_or_else(String::new, |source| format!(": {source}"));
+            let error = with_source(error);
             tracing::warn!(
-                "the ledger {} can't be written: {error}{source}; {dropped} records dropped so far, calls go on",
+                "the ledger {} can't be written: {error}; {dropped} records dropped so far, calls go on",
                 path.display()
             );
         }

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use tapri_api::openai::{self, Chunks, Format, Head};
-use tapri_api::{ApiError, CacheDirectives, CallEvent, ErrorKind};
+use tapri_api::{ApiError, CacheDirectives, CallEvent, CallId, ErrorKind, Origin, Outline};
 use tapri_pipeline::Running;
 
 use super::App;
@@ -16,6 +16,9 @@ use crate::{body, reply};
 
 /// How long a stream may be silent before a comment says that it still lives: proxies tend to cut at a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Names the conversation that a call belongs to, for its record.
+const CONVERSATION: &str = "x-tapri-conversation";
 
 /// `POST /v1/chat/completions`.
 pub(super) async fn chat(State(app): State<App>, request: Request) -> Response<Body> {
@@ -29,17 +32,31 @@ pub(super) async fn completion(State(app): State<App>, request: Request) -> Resp
 
 async fn generate(app: App, format: Format, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
+    let origin = Origin::of(match format {
+        Format::Chat => "/v1/chat/completions",
+        Format::Text => "/v1/completions",
+    });
     let read = async {
         let bytes = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
-        match format {
+        let mut request = match format {
             Format::Chat => openai::chat::parse(&bytes),
             Format::Text => openai::completion::parse(&bytes),
-        }
+        }?;
+        request.call.outline = Some(Outline::Body(bytes));
+        Ok(request)
     };
     let mut request = match read.await {
         Ok(request) => request,
-        Err(error) => return app.respond(Err(error)),
+        Err(error) => {
+            let id = CallId::random();
+            app.pipeline().refused(id, &origin, &error);
+            let mut response = app.respond(Err(error));
+            reply::request_id(response.headers_mut(), id);
+            return response;
+        }
     };
+    let conversation = conversation(&parts.headers).or(request.call.origin.conversation);
+    request.call.origin = Origin { conversation, ..origin };
     request.call.cache = cache_directives(&parts.headers);
     let id = request.call.id;
     let result = answer(&app, format, request).await;
@@ -54,20 +71,21 @@ async fn answer(
     request: openai::Request,
 ) -> Result<Response<Body>, ApiError> {
     let pipeline = app.pipeline();
-    let card = pipeline.model(request.call.model.as_deref())?;
     let id = request.call.id;
+    let asked_for = request.call.model.clone();
     let hide_cached = app.inner.hide_cached;
+    let mut meter = Meter::begin(Arc::clone(&app.inner.metrics));
+    let running = pipeline.start(request.call).await.inspect_err(|_| meter.failed())?;
+    let card = pipeline.model(asked_for.as_deref())?;
     let head = Head {
         format,
         id: Head::answer_id(format, id),
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         // The name that was asked for, be it another name of the model.
-        model: request.call.model.clone().unwrap_or_else(|| card.id.clone()),
+        model: asked_for.unwrap_or_else(|| card.id.clone()),
         fingerprint: format!("fp_{}", card.fingerprint),
         hide_cached,
     };
-    let mut meter = Meter::begin(Arc::clone(&app.inner.metrics));
-    let running = pipeline.start(request.call).await.inspect_err(|_| meter.failed())?;
     let admission = running.admission();
     tracing::debug!(
         call = %id,
@@ -173,6 +191,12 @@ impl Stream {
         }
         frame
     }
+}
+
+/// The conversation that a request names in a header.
+fn conversation(headers: &HeaderMap) -> Option<String> {
+    let name = headers.get(CONVERSATION)?.to_str().ok()?.trim();
+    (!name.is_empty()).then(|| name.chars().take(128).collect())
 }
 
 /// All `Cache-Control` lines of a request together.

@@ -101,6 +101,10 @@ impl EventSource for Play {
 }
 
 impl Backend for Scripted {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
     fn model(&self) -> &ModelCard {
         &self.card
     }
@@ -161,6 +165,7 @@ pub fn admitted(cached: usize, stop: ReuseStop) -> Step {
         reuse: Reuse { prompt: 100, cached, joined: 0, stop, other_scope: true },
         queued: Duration::ZERO,
         template: Some(TemplateUse::ChatMlFallback),
+        prompt_ids: None,
     }))
 }
 

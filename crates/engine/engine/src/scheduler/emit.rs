@@ -83,6 +83,7 @@ impl Scheduler {
             Some(stop) => (String::new(), Some(stop)),
             None => held_back(&mut sequence),
         };
+        sequence.usage.written_tokens = self.cache.written(sequence.id);
         let outcome = Outcome {
             finish,
             matched_stop,

@@ -98,6 +98,11 @@ impl PrefixCache {
         Ok(())
     }
 
+    /// Tokens of a call's prompt that it has stored and nobody had before. 0 for a call that isn't known.
+    pub fn written(&self, id: CallId) -> usize {
+        self.calls.get(&id).map_or(0, |call| call.written * self.config.block_tokens)
+    }
+
     /// Lets the calls that wait for `id` hold what they share of its chain; those that have all of it wait no longer.
     fn lead_waiters(&mut self, id: CallId) {
         let Some(writer) = self.calls.get_mut(&id) else { return };
@@ -176,6 +181,11 @@ impl crate::store::Store {
         let hash = call.sequence.hashes()[number];
         let (tokens, media) = (call.sequence.block(number), call.sequence.media(number));
         let found = self.tree.find(&hash, parent, tokens, media.as_ref());
+        if number >= call.written_upto {
+            call.written_upto = number + 1;
+            let in_prompt = (number + 1) * tokens.len() <= call.prompt_tokens;
+            call.written += usize::from(found.is_none() && in_prompt);
+        }
         let node = found.unwrap_or_else(|| {
             self.insert(&NewNode {
                 hash,

@@ -33,6 +33,7 @@ pub(crate) fn read(fields: &mut Fields, mut call: Call) -> Result<Request, ApiEr
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
     };
     call.salt = salt(fields)?;
+    call.origin.conversation = conversation(fields);
     let stream = fields.boolean("stream")?.unwrap_or(false);
     let include_usage = match fields.take("stream_options") {
         None => false,
@@ -110,6 +111,26 @@ fn salt(fields: &mut Fields) -> Result<Option<CacheSalt>, ApiError> {
             .hint("Give a secret of some 40 random characters, or leave it out")
     })
 }
+
+/// The conversation, where a field names it: `conversation` (an id, or an object with one, as in OpenAI's Responses),
+/// `conversation_id` or `session_id` in `metadata`, or `prompt_cache_key`. It changes no answer, so a value of another
+/// type is ignored.
+fn conversation(fields: &Fields) -> Option<String> {
+    let metadata = |name: &str| fields.get("metadata")?.get(name);
+    [
+        fields.get("conversation").map(|value| value.get("id").unwrap_or(value)),
+        metadata("conversation_id"),
+        metadata("session_id"),
+        fields.get("prompt_cache_key"),
+    ]
+    .into_iter()
+    .flatten()
+    .find_map(Value::as_str)
+    .map(|name| name.chars().take(MAX_CONVERSATION).collect())
+}
+
+/// Characters that are kept of a conversation's name.
+const MAX_CONVERSATION: usize = 128;
 
 /// A list of token ids at a path. Whether the model has such tokens is for the backend to say.
 pub(crate) fn token_ids(path: &str, value: Value) -> Result<Vec<u32>, ApiError> {

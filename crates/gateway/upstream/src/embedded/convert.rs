@@ -1,5 +1,6 @@
 //! The engine's words to the caller's.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tapri_api::{
@@ -17,7 +18,11 @@ use crate::BackendStats;
 /// How long a refused call should wait: about as long as a short call takes.
 const BUSY: Duration = Duration::from_secs(1);
 
-pub(super) fn admission(admitted: &Admitted, template: Option<TemplateUse>) -> Admission {
+pub(super) fn admission(
+    admitted: &Admitted,
+    template: Option<TemplateUse>,
+    prompt_ids: Option<Arc<[u32]>>,
+) -> Admission {
     let own = admitted.stop.for_client();
     let reuse = Reuse {
         prompt: admitted.prompt_tokens,
@@ -39,7 +44,7 @@ pub(super) fn admission(admitted: &Admitted, template: Option<TemplateUse>) -> A
         },
         other_scope: admitted.stop.reason == StopReason::OtherScope,
     };
-    Admission { reuse, queued: admitted.queued, template }
+    Admission { reuse, queued: admitted.queued, template, prompt_ids }
 }
 
 pub(super) fn token(event: TokenEvent) -> Token {
@@ -78,7 +83,8 @@ pub(super) fn outcome(outcome: Outcome) -> CallEvent {
             counts.cached_tokens,
             counts.joined_tokens,
             counts.answer_tokens,
-        ),
+        )
+        .with_written(counts.written_tokens),
         timings: Timings {
             queued: outcome.timings.queued,
             first_token: outcome.timings.first_token,

@@ -1,0 +1,223 @@
+//! The record of a call, from its arrival to its end, however it ends.
+//!
+//! On a call's way stand two looks at a clock and a hand-over; fingerprints and files are the ledger's thread's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tapri_api::{
+    Admission, ApiError, Call, CallEvent, CallId, Finish, FinishReason, Origin, Outline, Reuse,
+    ReuseStop,
+};
+use tapri_ledger::{
+    CacheOutcome, CacheResult, CallRecord, Clock, Cost, Counts, Ending, Entry, SystemClock,
+    TokenCounts, Writer,
+};
+
+/// Says what a call cost, from its record: model and tokens. `None` where it has no price.
+pub type Pricing = Arc<dyn Fn(&CallRecord) -> Option<Cost> + Send + Sync>;
+
+/// Where the records of a pipeline's calls go. Cheap to clone. The default keeps none.
+#[derive(Clone, Default)]
+pub struct Recorder {
+    inner: Option<Arc<Inner>>,
+}
+
+struct Inner {
+    writer: Writer,
+    clock: Arc<dyn Clock>,
+    pricing: Option<Pricing>,
+}
+
+impl Recorder {
+    /// Into a ledger, with what each call cost.
+    pub fn new(writer: Writer, pricing: Option<Pricing>) -> Self {
+        Recorder::with_clock(writer, pricing, Arc::new(SystemClock))
+    }
+
+    /// The same with a clock of one's own.
+    pub fn with_clock(writer: Writer, pricing: Option<Pricing>, clock: Arc<dyn Clock>) -> Self {
+        Recorder { inner: Some(Arc::new(Inner { writer, clock, pricing })) }
+    }
+
+    /// What became of the records so far; `None` where none are kept.
+    pub fn counts(&self) -> Option<Counts> {
+        self.inner.as_ref().map(|inner| inner.writer.counts())
+    }
+
+    /// Writes what waits and closes the ledger; see [`Writer::close`].
+    pub fn close(&self, limit: Duration) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.writer.close(limit))
+    }
+
+    /// A call has come.
+    pub(crate) fn begin(&self, call: &mut Call, model: &str, upstream: &str) -> Recording {
+        let outline = call.outline.take();
+        self.inner.as_ref().map_or(Recording(None), |inner| {
+            let mut record = inner.record(call.id, &call.origin);
+            // A name that isn't served may be of any length, and anything.
+            record.model = call.model.as_deref().unwrap_or(model).chars().take(128).collect();
+            record.upstream = upstream.to_owned();
+            Recording(Some(Box::new(Open {
+                recorder: Arc::clone(inner),
+                arrived: Instant::now(),
+                record,
+                outline,
+                prompt_ids: None,
+                salt: call.salt.as_ref().map(|salt| salt.as_str().to_owned()),
+                no_store: !call.cache.may_store(),
+                answered: 0,
+            })))
+        })
+    }
+
+    /// A request that was no call: what it asked could not be read.
+    pub(crate) fn refused(&self, id: CallId, origin: &Origin, error: &ApiError) {
+        if let Some(inner) = &self.inner {
+            let mut record = inner.record(id, origin);
+            record.ending = Ending::Error(error.word().to_owned());
+            inner.writer.record(Entry { record, outline: None, prompt_ids: None, salt: None });
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let writer = self.inner.as_ref().map(|inner| &inner.writer);
+        f.debug_struct("Recorder").field("writer", &writer).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn record(&self, id: CallId, origin: &Origin) -> CallRecord {
+        let mut record = CallRecord::new(id.to_string(), self.clock.now());
+        record.route = origin.route.clone().into_owned();
+        record.tenant = origin.tenant.clone().into_owned();
+        record.conversation.clone_from(&origin.conversation);
+        // Until it is known better: a call that is dropped was left by its client.
+        record.ending = Ending::Abort;
+        record
+    }
+}
+
+/// A call's record in the making; it is handed over at the last event. One that is dropped before was left by its client.
+#[derive(Debug)]
+pub(crate) struct Recording(Option<Box<Open>>);
+
+struct Open {
+    recorder: Arc<Inner>,
+    arrived: Instant,
+    record: CallRecord,
+    outline: Option<Outline>,
+    prompt_ids: Option<Arc<[u32]>>,
+    salt: Option<String>,
+    no_store: bool,
+    answered: u64,
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open").field("id", &self.record.id).finish_non_exhaustive()
+    }
+}
+
+impl Recording {
+    /// The model's own name, once it is known that it is served.
+    pub(crate) fn served_by(&mut self, model: &str) {
+        if let Some(open) = &mut self.0 {
+            model.clone_into(&mut open.record.model);
+        }
+    }
+
+    /// What it reuses is known.
+    pub(crate) fn admitted(&mut self, admission: &Admission) {
+        let Some(open) = &mut self.0 else { return };
+        let reuse = &admission.reuse;
+        open.prompt_ids.clone_from(&admission.prompt_ids);
+        open.record.prefix = Some(prefix(reuse));
+        open.record.tokens = TokenCounts {
+            prompt: Some(reuse.prompt as u64),
+            cached: Some(reuse.cached as u64),
+            joined: Some(reuse.joined as u64),
+            written: open.no_store.then_some(0),
+            // Counted token by token, and set at the end.
+            answer: Some(0),
+        };
+    }
+
+    /// Sees an event.
+    pub(crate) fn see(&mut self, event: &CallEvent) {
+        let Some(open) = &mut self.0 else { return };
+        match event {
+            CallEvent::Token(_) => {
+                open.answered += 1;
+                if open.record.ttft.is_none() {
+                    open.record.ttft = Some(open.arrived.elapsed());
+                }
+            }
+            CallEvent::Finished(finish) => {
+                open.finished(finish);
+                self.hand_over();
+            }
+            CallEvent::Failed(error) => self.failed(error),
+            CallEvent::Admitted(_) | CallEvent::Prefill { .. } => {}
+        }
+    }
+
+    /// It ended with an error.
+    pub(crate) fn failed(&mut self, error: &ApiError) {
+        if let Some(open) = &mut self.0 {
+            open.record.ending = Ending::Error(error.word().to_owned());
+        }
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
+        let Some(open) = self.0.take() else { return };
+        let Open { recorder, arrived, mut record, outline, prompt_ids, salt, answered, .. } = *open;
+        record.total = arrived.elapsed();
+        if let Some(answer) = &mut record.tokens.answer {
+            *answer = answered;
+        }
+        record.cost = recorder.pricing.as_ref().and_then(|price| price(&record));
+        recorder.writer.record(Entry { record, outline, prompt_ids, salt });
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+impl Open {
+    fn finished(&mut self, finish: &Finish) {
+        self.record.ending = match finish.reason {
+            FinishReason::Stop => Ending::Stop,
+            FinishReason::Length => Ending::Length,
+        };
+        let usage = &finish.usage;
+        self.record.tokens = TokenCounts {
+            prompt: Some(usage.prompt() as u64),
+            cached: Some(usage.cached as u64),
+            joined: Some(usage.joined as u64),
+            written: usage.written.map(|tokens| tokens as u64),
+            answer: Some(usage.answer as u64),
+        };
+        // The token that ended an answer is none of its events, and the answer's usage counts it.
+        self.answered = usage.answer as u64;
+    }
+}
+
+/// What the prefix cache did, as the operator may know it: another scope's share is named.
+fn prefix(reuse: &Reuse) -> CacheResult {
+    let outcome = match (reuse.stop, reuse.cached + reuse.joined) {
+        (ReuseStop::Bypassed, _) => CacheOutcome::Bypass,
+        (_, 0) => CacheOutcome::Miss,
+        (stop, _) if stop.is_whole() => CacheOutcome::Hit,
+        _ => CacheOutcome::Partial,
+    };
+    let reason = if reuse.other_scope { "other_scope" } else { reuse.stop.as_str() };
+    CacheResult { outcome, reason: Some(reason.to_owned()) }
+}
