@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tapri_engine::{EngineConfig, PrefixHash};
 use tapri_registry::ModelRef;
 
+use crate::cost::CostArgs;
 use crate::prices::PricesArgs;
 use crate::quantity;
 use crate::report::ReportArgs;
@@ -25,6 +26,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Ask questions about a document (PDF, Markdown or text)
     Ask(AskArgs),
+    /// Estimate what caching saves, before and after
+    Cost(CostArgs),
     /// Show what models' tokens cost, and bring newer prices
     Prices(PricesArgs),
     /// Bring a model to this machine, or list what is there

@@ -10,6 +10,7 @@
 mod ask;
 mod broken;
 mod cli;
+mod cost;
 mod data;
 mod failure;
 mod load;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     quiet_extraction();
     let result = match Cli::parse().command {
         Command::Ask(args) => ask::run(&args),
+        Command::Cost(args) => cost::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Report(args) => report::run(&args),

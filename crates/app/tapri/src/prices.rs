@@ -16,6 +16,8 @@ use tapri_insight::prices::{Format, PriceBook, PriceList, UnknownModel};
 use crate::data;
 use crate::failure::Failure;
 
+pub(crate) use crate::prices::show::named;
+
 /// What is wrong with a price list, and what one looks like.
 const FIELDS: &str = "the fields are name, currency, input, cached_input and output, and may be date, source, \
                       minimum, write, long, batch, flex and priority; the README has an example";

@@ -6,6 +6,7 @@
 //! Map:
 //! - [`explain`]: why one prompt could not reuse another.
 //! - [`histogram`]: durations in bounded memory.
+//! - [`cost`]: what caching costs and saves.
 //! - [`lines`]: files of JSON lines, streamed.
 //! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
@@ -15,6 +16,7 @@
 //! - [`simulate`]: block traces against caches of any size.
 //! - [`usage`]: the token counts of any log, in one form.
 
+pub mod cost;
 pub mod explain;
 pub mod histogram;
 pub mod lines;
