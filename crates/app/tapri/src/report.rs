@@ -1,30 +1,31 @@
 //! `tapri report`.
 
+mod logs;
 mod period;
+mod pricing;
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use tapri_insight::lines::{Lines, decompressed};
-use tapri_insight::report::text::PriceSource;
 use tapri_insight::report::{Observation, Options, Report, Summary, json, text};
-use tapri_insight::usage::log::{Used, read_log};
+use tapri_ledger::{Filter, Ledger, OpenError};
 
 use self::period::Since;
-use crate::broken;
+use self::pricing::Pricing;
 use crate::failure::Failure;
-use crate::progress::Scanning;
 use crate::quantity::show_count;
+use crate::{data, prices};
 
 /// What `tapri report --help` ends with.
 const EXAMPLES: &str = "\
 Examples:
+  tapri report --since 24h                     the calls of 'tapri serve' and 'tapri ask', from the ledger
   tapri report calls.jsonl                     by day, tenant, route and model
   tapri report calls.jsonl --last 100          did the cache hit on the last 100 calls?
   tapri report ~/.claude/projects/*/*.jsonl    sessions of Claude Code
@@ -38,8 +39,8 @@ Counts that are missing are unknown, not zero.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReportArgs {
-    /// Logs in JSON lines, plain or gzipped; '-' is stdin
-    #[arg(value_name = "FILE", required = true)]
+    /// Logs in JSON lines, plain or gzipped; '-' is stdin. Without any: the ledger
+    #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Only calls since then: a time back from now (24h, 7d) or a date (2026-11-30)
     #[arg(long, value_name = "TIME", value_parser = period::since)]
@@ -56,6 +57,21 @@ pub(crate) struct ReportArgs {
     /// Days begin at midnight UTC
     #[arg(long)]
     pub(crate) utc: bool,
+    /// Only this tenant's calls
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Only this route's calls
+    #[arg(long, value_name = "PATH")]
+    pub(crate) route: Option<String>,
+    /// Only this model's calls
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Prices for estimates: example, bundled (with what was updated, and your overrides), a file, or a model's name
+    #[arg(long, value_name = "PRICES", default_value = "bundled")]
+    pub(crate) prices: String,
+    /// The ledger [default: ledger.sqlite in Tapri's data folder]
+    #[arg(long, value_name = "FILE", conflicts_with = "files")]
+    pub(crate) ledger: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -74,59 +90,117 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         None => TimeZone::system(),
     };
     let since = args.since.as_ref().map(|since| since.start(Timestamp::now(), &zone));
+    let from_ledger = args.files.is_empty();
     let mut report = Report::new(Options {
         zone,
         threshold: args.threshold,
         last: args.last.unwrap_or(LAST),
+        explained: from_ledger,
         ..Options::default()
     });
-    let mut period = Period { since, ..Period::default() };
-    from_files(&args.files, &mut |call| {
-        if period.takes(&call) {
+    let mut pricing = Pricing::new(prices::open(&args.prices)?);
+    let mut wanted = Wanted { args, since, taken: 0, undated: 0 };
+    let mut on_call = |mut call: Observation| {
+        if wanted.takes(&call) {
+            pricing.price(&mut call);
             report.add(&call);
         }
-    })?;
-    period.say();
-    if period.taken == 0 {
+    };
+    if from_ledger {
+        read_ledger(args, since, &mut on_call)?;
+    } else {
+        logs::read(&args.files, &mut on_call)?;
+    }
+    wanted.say();
+    if wanted.taken == 0 {
         return Err(Failure::new(
-            anyhow::anyhow!("no call is in the period asked for"),
-            Some("take a longer --since, or leave it out"),
+            anyhow::anyhow!("there is no such call"),
+            Some("take a longer --since, or leave out --tenant, --route and --model"),
         )
         .into());
     }
     let summary = report.finish();
-    let prices = PriceSource::default();
-    print(args, &summary, &prices)?;
+    print(args, &summary)?;
     let failed = args.fail_on_alert
         && if args.last.is_some() { summary.last.alerts() } else { summary.alerts() };
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-fn print(args: &ReportArgs, summary: &Summary, prices: &PriceSource) -> Result<()> {
+fn print(args: &ReportArgs, summary: &Summary) -> Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &json::render(summary, prices))
-            .map_err(io::Error::from)?;
+        serde_json::to_writer_pretty(&mut out, &json::render(summary)).map_err(io::Error::from)?;
         writeln!(out)?;
     } else if args.last.is_some() {
         text::write_last(&mut out, summary)?;
     } else {
-        text::write(&mut out, summary, prices)?;
+        text::write(&mut out, summary)?;
     }
     out.flush()?;
     Ok(())
 }
 
-/// Which calls are in the period.
-#[derive(Default)]
-struct Period {
+/// Gives every call of the ledger.
+fn read_ledger(
+    args: &ReportArgs,
+    since: Option<Timestamp>,
+    on_call: &mut dyn FnMut(Observation),
+) -> Result<()> {
+    let path = match &args.ledger {
+        Some(path) => path.clone(),
+        None => data::folder()?.join("ledger.sqlite"),
+    };
+    let ledger = Ledger::open_read(&path).map_err(|error| {
+        let hint = match error {
+            OpenError::Missing { .. } => Some(
+                "calls of 'tapri serve' and 'tapri ask' go there; give the path of a log to report on that instead",
+            ),
+            _ => None,
+        };
+        Failure::new(error, hint)
+    })?;
+    let filter = Filter { since, ..Filter::default() };
+    let mut uncounted = 0;
+    let queried = ledger.query(&filter, |record| {
+        // A request that was refused has no prompt that could have been cached.
+        if record.tokens.prompt.is_some() {
+            on_call(record.into());
+        } else {
+            uncounted += 1;
+        }
+        ControlFlow::Continue(())
+    })?;
+    if uncounted > 0 {
+        eprintln!(
+            "note: calls that ended before their prompt was counted were left out: {}",
+            show_count(uncounted)
+        );
+    }
+    if queried.unreadable > 0 {
+        let count = usize::try_from(queried.unreadable).unwrap_or(usize::MAX);
+        eprintln!("warning: records that can't be read were left out: {}", show_count(count));
+    }
+    Ok(())
+}
+
+/// Which calls are wanted.
+struct Wanted<'a> {
+    args: &'a ReportArgs,
     since: Option<Timestamp>,
     taken: u64,
     undated: u64,
 }
 
-impl Period {
+impl Wanted<'_> {
     fn takes(&mut self, call: &Observation) -> bool {
+        let asked = [
+            (&self.args.tenant, &call.tenant),
+            (&self.args.route, &call.route),
+            (&self.args.model, &call.model),
+        ];
+        if asked.iter().any(|(wanted, found)| wanted.is_some() && wanted != found) {
+            return false;
+        }
         let takes = match (self.since, call.at) {
             (None, _) => true,
             (Some(since), Some(at)) => at >= since,
@@ -145,72 +219,4 @@ impl Period {
             eprintln!("note: calls without a time were left out, since --since was given: {count}");
         }
     }
-}
-
-/// Gives every call of some logs.
-fn from_files(files: &[PathBuf], on_call: &mut dyn FnMut(Observation)) -> Result<()> {
-    let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|data| data.len());
-    let scanning = Scanning::start(sizes.sum());
-    let mut used = Used::default();
-    let mut any_broken = false;
-    for file in files {
-        let (found, broken) = from_file(file, &scanning, on_call)?;
-        any_broken |= broken > 0;
-        used.calls += found.calls;
-        used.other += found.other;
-        used.repeated += found.repeated;
-    }
-    drop(scanning);
-    if used.calls == 0 {
-        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        let names = names.join(", ");
-        return Err(Failure::new(
-            if used.other == 0 && !any_broken {
-                anyhow::anyhow!("there is no line in {names}")
-            } else {
-                anyhow::anyhow!("no line of {names} has token counts")
-            },
-            Some("see the end of 'tapri report --help' for what a line looks like"),
-        )
-        .into());
-    }
-    if used.repeated > 0 {
-        eprintln!(
-            "note: further lines of answers that were counted already: {}",
-            show_count(usize::try_from(used.repeated).unwrap_or(usize::MAX))
-        );
-    }
-    Ok(())
-}
-
-fn from_file(
-    path: &Path,
-    scanning: &Scanning,
-    on_call: &mut dyn FnMut(Observation),
-) -> Result<(Used, u64)> {
-    let name = path.display().to_string();
-    let raw: Box<dyn io::Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        let file = File::open(path).map_err(|error| {
-            Failure::new(
-                anyhow::Error::new(error).context(format!("{name} can't be read")),
-                Some("give the path of a log in JSON lines"),
-            )
-        })?;
-        if file.metadata().is_ok_and(|data| data.is_dir()) {
-            return Err(Failure::new(
-                anyhow::anyhow!("{name} is a folder"),
-                Some(format!("give the files in it, for example {name}/*.jsonl")),
-            )
-            .into());
-        }
-        scanning.reader(file)
-    };
-    let reader = decompressed(raw).with_context(|| format!("{name} can't be read"))?;
-    let mut lines = Lines::new(reader);
-    let used = read_log(&mut lines, |call| on_call(call.into()))
-        .with_context(|| format!("{name} can't be read behind line {}", lines.number()))?;
-    broken::say(&name, &lines.broken);
-    Ok((used, lines.broken.count))
 }

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Map: [`totals`] sums and the line; [`groups`] sums by name; [`latency`] hits against misses; [`last`] the last
-//! calls; [`causes`] reasons and their cost; `unread` writes that nobody read; [`text`] for people; [`json`] for
+//! calls; [`causes`] reasons and their cost; [`priced`] what a call cost; `unread` writes that nobody read; [`text`] for people; [`json`] for
 //! programs.
 
 pub mod causes;
@@ -24,16 +24,18 @@ pub mod groups;
 pub mod json;
 pub mod last;
 pub mod latency;
+pub mod priced;
 pub mod text;
 pub mod totals;
 mod unread;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use tapri_ledger::{CallRecord, MissReason, Money};
+use tapri_ledger::{CallRecord, MissReason};
 
 use crate::usage::LoggedCall;
 
@@ -41,6 +43,7 @@ pub use self::causes::{Cause, Causes};
 pub use self::groups::Groups;
 pub use self::last::LastCalls;
 pub use self::latency::{Latency, LatencyReport};
+pub use self::priced::{PriceTag, Priced};
 pub use self::totals::{Paid, Totals, Verdict};
 
 /// What a report needs of a call.
@@ -72,17 +75,8 @@ pub struct Observation {
     pub reason: Option<MissReason>,
     /// What it cost.
     pub priced: Option<Priced>,
-}
-
-/// What a call cost, an estimate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Priced {
-    /// With what the cache gave.
-    pub paid: Money,
-    /// The same tokens with nothing read from a cache or written to one.
-    pub without_cache: Money,
-    /// What the uncached part of the prompt cost above reading it from the cache, where the price list tells.
-    pub missed: Option<Money>,
+    /// As [`CallRecord::trace`].
+    pub trace: Vec<u64>,
 }
 
 impl From<LoggedCall> for Observation {
@@ -101,18 +95,19 @@ impl From<LoggedCall> for Observation {
             ttft: call.ttft,
             reason: None,
             priced: None,
+            trace: Vec::new(),
         }
     }
 }
 
-impl From<&CallRecord> for Observation {
-    fn from(record: &CallRecord) -> Self {
+impl From<CallRecord> for Observation {
+    fn from(record: CallRecord) -> Self {
         Observation {
             at: Some(record.at),
-            tenant: Some(record.tenant.clone()),
-            route: Some(record.route.clone()),
-            model: Some(record.model.clone()),
-            conversation: record.conversation.clone(),
+            tenant: Some(record.tenant),
+            route: Some(record.route),
+            model: Some(record.model),
+            conversation: record.conversation,
             prompt: record.tokens.prompt,
             cached: record.tokens.cached,
             written: record.tokens.written,
@@ -120,11 +115,8 @@ impl From<&CallRecord> for Observation {
             answer: record.tokens.answer,
             ttft: record.ttft,
             reason: record.explanation.as_ref().map(|explanation| explanation.reason),
-            priced: record.cost.as_ref().map(|cost| Priced {
-                paid: cost.paid.clone(),
-                without_cache: cost.without_cache.clone(),
-                missed: None,
-            }),
+            priced: record.cost.map(Priced::from),
+            trace: record.trace,
         }
     }
 }
@@ -140,16 +132,21 @@ pub struct Options {
     pub last: usize,
     /// How many tenants, routes and models have sums of their own.
     pub names: usize,
+    /// Whether the calls come with what the ledger knows about why they missed.
+    pub explained: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { zone: TimeZone::UTC, threshold: 0.5, last: 100, names: 1000 }
+        Options { zone: TimeZone::UTC, threshold: 0.5, last: 100, names: 1000, explained: false }
     }
 }
 
 /// Days that have sums of their own: a hundred years, so only a log of nonsense has more.
 const DAYS: usize = 36_525;
+
+/// Price lists that are named.
+const LISTS: usize = 16;
 
 /// A report in the making.
 #[derive(Debug, Clone)]
@@ -164,6 +161,7 @@ pub struct Report {
     causes: Causes,
     latest: last::Latest,
     writes: unread::Writes,
+    lists: BTreeSet<PriceTag>,
     first: Option<Timestamp>,
     end: Option<Timestamp>,
 }
@@ -193,6 +191,8 @@ pub struct Summary {
     pub last: LastCalls,
     /// Tokens written to a cache, and of those not read by the end: an estimate.
     pub written: (u64, u64),
+    /// The price lists of the estimates.
+    pub lists: BTreeSet<PriceTag>,
     /// The first and the last time seen.
     pub span: Option<(Timestamp, Timestamp)>,
 }
@@ -211,6 +211,7 @@ impl Report {
             causes: Causes::default(),
             latest: last::Latest::new(options.last),
             writes: unread::Writes::default(),
+            lists: BTreeSet::new(),
             first: None,
             end: None,
             options,
@@ -229,6 +230,12 @@ impl Report {
         self.causes.add(call);
         self.latest.add(call);
         self.writes.add(call);
+        if let Some(priced) = &call.priced
+            && self.lists.len() < LISTS
+            && !self.lists.contains(&priced.list)
+        {
+            self.lists.insert(priced.list.clone());
+        }
         if let Some(at) = call.at {
             self.first = Some(self.first.map_or(at, |first| first.min(at)));
             self.end = Some(self.end.map_or(at, |end| end.max(at)));
@@ -244,6 +251,7 @@ impl Report {
             causes: self.causes.finish(),
             last: self.latest.finish(),
             written: self.writes.finish(),
+            lists: self.lists,
             span: self.first.zip(self.end),
             options: self.options,
             all: self.all,

@@ -2,9 +2,12 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use tapri_ledger::{CallRecord, Entry, Explanation, MissReason, SystemClock, Writer, WriterConfig};
 
 use crate::Shell;
 
@@ -160,6 +163,108 @@ fn a_period() {
     let said = shell.run(&["report", "calls.jsonl", "--utc", "--since", "2026-11-30"]);
     assert!(said.out.starts_with("By day (UTC)\n  2026-11-30: 608,000 of"), "{}", said.out);
     assert_eq!(said.err, "note: calls without a time were left out, since --since was given: 1\n");
+}
+
+/// Twenty calls, two minutes apart: the first reads the file, the next nine reuse it, then a date at the top changes
+/// on every call. The last was refused.
+fn ledger(path: &Path) {
+    let writer = Writer::open(WriterConfig::new(path), Arc::new(SystemClock)).unwrap();
+    for n in 0..21 {
+        let at = format!("2026-11-30T10:{:02}:00Z", n * 2).parse().unwrap();
+        let mut record = CallRecord::new(format!("{n:032x}"), at);
+        record.route = "/v1/chat/completions".to_owned();
+        record.model = "gemma-3-270m".to_owned();
+        record.upstream = "embedded".to_owned();
+        let cached = if (1..10).contains(&n) { 32_000 } else { 0 };
+        if n < 20 {
+            record.tokens.prompt = Some(32_200);
+            record.tokens.cached = Some(cached);
+            record.tokens.answer = Some(500);
+            record.tokens.written = Some(32_128 - cached);
+            record.ttft = Some(Duration::from_millis(if cached > 0 { 480 } else { 4000 }));
+        }
+        // The file's blocks, and after the tenth call other ones each time.
+        let salt = if n < 10 { 0 } else { n << 32 };
+        record.trace = (0..251).map(|block| salt + block).collect();
+        if n == 0 || (10..20).contains(&n) {
+            record.explanation = Some(Explanation {
+                reason: if n == 0 { MissReason::NeverSeen } else { MissReason::Date },
+                nearest: None,
+                shared_tokens: Some(12),
+                estimated: false,
+                place: None,
+                new: None,
+                old: None,
+                looks_like: None,
+                suggestion: "Move it behind what stays the same.".to_owned(),
+            });
+        }
+        writer.record(Entry { record, outline: None, prompt_ids: None, salt: None });
+    }
+    assert!(writer.close(Duration::from_secs(30)));
+}
+
+#[test]
+fn from_the_ledger() {
+    let shell = Shell::new();
+    ledger(&shell.dir.path().join("ledger.sqlite"));
+    let report = ["report", "--ledger", "ledger.sqlite", "--utc", "--prices", "example"];
+    insta::assert_snapshot!("report_ledger", shell.run(&report).all());
+    let said = shell.run(&[&report[..], &["--since", "2026-11-30T10:20:00Z"]].concat());
+    assert!(
+        said.out.contains("  2026-11-30: 0 of 322,000 prompt tokens from cache (0%): ALERT"),
+        "{}",
+        said.out
+    );
+    let json = shell.run(&[&report[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["causes"][0]["reason"], "date_changed");
+    assert_eq!(json["causes"][0]["tokens"], 322_000);
+    assert_eq!(json["causes"][0]["estimate_at_most"]["Rs"], "25.76");
+    assert_eq!(json["all"]["estimate"]["Rs"]["saved"], "23.04");
+    let other = shell.run(&[&report[..], &["--tenant", "acme"]].concat());
+    assert_eq!(other.code, Some(1));
+    assert!(other.err.contains("error: there is no such call\nhint: "), "{}", other.err);
+}
+
+/// Without a file it is the ledger of the data folder; where there is none, that is said.
+#[test]
+fn where_the_ledger_is() {
+    let shell = Shell::new();
+    let run = || {
+        let mut command = shell.command(&["report", "--last", "100"]);
+        crate::Said::from(command.env("TAPRI_DATA", "data").output().unwrap())
+    };
+    let missing = run();
+    assert_eq!(missing.code, Some(1));
+    assert!(
+        missing.err.contains("ledger.sqlite") && missing.err.contains("hint: "),
+        "{}",
+        missing.err
+    );
+    std::fs::create_dir(shell.dir.path().join("data")).unwrap();
+    ledger(&shell.dir.path().join("data/ledger.sqlite"));
+    let found = run();
+    assert_eq!(
+        found.out,
+        "there are only 20 calls\ncached tokens on 9 of the last 20 calls\nand on none of the last 10: ALERT: \
+         look at what changed after the last hit (2026-11-30T10:18:00Z)\n"
+    );
+}
+
+/// An estimate names the price list and its date, and a model without a price is said.
+#[test]
+fn prices_of_models() {
+    let shell = Shell::new();
+    let line = |model: &str| {
+        format!(
+            "{{\"model\": \"{model}\", \"session_id\": \"s\", \"usage\": {{\"input_tokens\": 50, \"output_tokens\": 500, \
+             \"cache_read_input_tokens\": 0, \"cache_creation_input_tokens\": 50000}}}}\n"
+        )
+    };
+    let log = line("claude-sonnet-4-5").repeat(10) + &line("nobody-knows-it");
+    shell.file("calls.jsonl", log);
+    insta::assert_snapshot!("report_prices", shell.run(&["report", "calls.jsonl", "--utc"]).all());
 }
 
 #[test]

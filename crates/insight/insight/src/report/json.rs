@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::text::PriceSource;
 use super::{Groups, Summary, Totals, Verdict};
 
 /// One object; money is decimal text, shares are fractions, durations are seconds.
 #[must_use]
-pub fn render(summary: &Summary, prices: &PriceSource) -> Value {
+pub fn render(summary: &Summary) -> Value {
     let threshold = summary.options.threshold;
     let (written, unread) = summary.written;
     json!({
@@ -41,10 +40,10 @@ pub fn render(summary: &Summary, prices: &PriceSource) -> Value {
             "reason": cause.reason,
             "calls": cause.calls,
             "tokens": cause.tokens,
-            "estimate_at_most": cause.money.iter().cloned().collect::<BTreeMap<_, _>>(),
+            "estimate_at_most": cause.money.iter().map(|(currency, amount)| (currency.clone(), amount.normalize())).collect::<BTreeMap<_, _>>(),
         })).collect::<Vec<_>>(),
         "ttft": summary.latency,
-        "prices": prices.list,
+        "prices": summary.lists.iter().map(|list| json!({ "list": list.name, "date": list.date })).collect::<Vec<_>>(),
         "writes": { "tokens": written, "estimate_never_read": unread },
     })
 }

@@ -7,24 +7,15 @@ use tapri_ledger::Money;
 
 use super::latency::{Comparison, Finding, Times};
 use super::totals::{counted, grouped, not_reported};
-use super::{Groups, Summary, Totals};
+use super::{Groups, Summary};
 
 /// Names of a kind that are shown; the rest is in the JSON.
 const SHOWN: usize = 20;
 /// Causes that are shown.
 const CAUSES: usize = 10;
 
-/// Where the prices of a report come from, for its text.
-#[derive(Debug, Clone, Default)]
-pub struct PriceSource {
-    /// The list's name and date: `example, 2026-11-30`.
-    pub list: Option<String>,
-    /// Whether the causes of misses can be known from where the calls come from.
-    pub explained: bool,
-}
-
 /// Writes all of it.
-pub fn write(out: &mut dyn Write, summary: &Summary, prices: &PriceSource) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     days(out, summary)?;
     names(out, summary, "tenant", &summary.tenants)?;
     names(out, summary, "route", &summary.routes)?;
@@ -35,9 +26,9 @@ pub fn write(out: &mut dyn Write, summary: &Summary, prices: &PriceSource) -> io
             writeln!(out, "  {line}")?;
         }
     }
-    causes(out, summary, prices)?;
+    causes(out, summary)?;
     latency(out, summary)?;
-    money(out, &summary.all, prices)?;
+    money(out, summary)?;
     writes(out, summary)?;
     if summary.all.unknown > 0 {
         writeln!(out, "\nNot known")?;
@@ -111,8 +102,8 @@ fn printable(name: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-fn causes(out: &mut dyn Write, summary: &Summary, prices: &PriceSource) -> io::Result<()> {
-    if !prices.explained {
+fn causes(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    if !summary.options.explained {
         return Ok(());
     }
     writeln!(out, "\nTop causes of misses")?;
@@ -207,12 +198,13 @@ fn seconds(value: f64) -> String {
     }
 }
 
-fn money(out: &mut dyn Write, all: &Totals, prices: &PriceSource) -> io::Result<()> {
-    let Some(list) = &prices.list else { return Ok(()) };
-    writeln!(out, "\nMoney (estimate, prices: {list})")?;
+fn money(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    let all = &summary.all;
     if all.money.is_empty() {
-        return writeln!(out, "  no call has a model with a price");
+        return Ok(());
     }
+    let lists: Vec<String> = summary.lists.iter().map(ToString::to_string).collect();
+    writeln!(out, "\nMoney (estimate; prices: {})", lists.join(", "))?;
     for (currency, sums) in &all.money {
         let saved = sums.without_cache - sums.paid;
         let percent = (saved.abs() * Decimal::ONE_HUNDRED)
@@ -235,7 +227,11 @@ fn money(out: &mut dyn Write, all: &Totals, prices: &PriceSource) -> io::Result<
         )?;
     }
     if all.unpriced > 0 {
-        writeln!(out, "  not counted: {} whose model has no price", counted(all.unpriced, "call"))?;
+        writeln!(
+            out,
+            "  not counted: {} without a price or without token counts",
+            counted(all.unpriced, "call")
+        )?;
     }
     Ok(())
 }

@@ -4,10 +4,15 @@
 //! read cost more than no cache (arXiv 2609.01466). A call that read `cached` tokens and wrote `written` left behind
 //! the stretch from `cached` to `cached + written` of its conversation's prompt; a later call of the conversation that
 //! reads `c` tokens has read all of it below `c`. The first call of a conversation that reads something reads what
-//! another conversation wrote. Prompts aren't seen here, so this is an estimate.
+//! another conversation wrote. Prompts aren't seen in a log, so this is an estimate.
+//!
+//! Tapri's own records carry fingerprints of their prompt's blocks, so there every block is followed by name: what was
+//! written is read when a later call finds the same block in the cache.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
+
+use tapri_ledger::CallRecord;
 
 use super::Observation;
 
@@ -26,8 +31,49 @@ pub(super) struct Writes {
     order: BTreeMap<u64, (Owner, Option<String>)>,
     recent: HashMap<Owner, VecDeque<Option<String>>>,
     clock: u64,
+    blocks: Blocks,
     written: u64,
     unread: u64,
+}
+
+/// Blocks that were written and not read yet, by fingerprint.
+#[derive(Debug, Clone, Default)]
+struct Blocks {
+    unread: HashSet<u64>,
+    /// As they were written; those that were read since are still here.
+    order: VecDeque<u64>,
+}
+
+/// Blocks that are followed at once: 128 million tokens.
+const BLOCKS: usize = 1 << 20;
+const BLOCK: u64 = CallRecord::TRACE_BLOCK as u64;
+
+impl Blocks {
+    /// What a call read and wrote; returns the tokens it wrote, and those of earlier writes that nobody will read.
+    fn add(&mut self, trace: &[u64], cached: u64, written: u64) -> (u64, u64) {
+        let (mut new, mut lost) = (0, 0);
+        for (at, print) in (0u64..).zip(trace) {
+            let (start, end) = (at * BLOCK, (at + 1) * BLOCK);
+            if end <= cached {
+                self.unread.remove(print);
+            } else if start >= cached && end <= cached + written {
+                new += BLOCK;
+                if self.unread.insert(*print) {
+                    self.order.push_back(*print);
+                } else {
+                    lost += BLOCK;
+                }
+            }
+        }
+        // A block that was read and written again stands twice in the order, so this keeps a few too many as unread
+        // only where over a million blocks wait.
+        while self.order.len() > BLOCKS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            lost += if self.unread.remove(&oldest) { BLOCK } else { 0 };
+        }
+        (new, lost)
+    }
 }
 
 /// Stretches of a prompt that were written and not read yet; none overlaps another.
@@ -77,6 +123,12 @@ impl Writes {
     pub(super) fn add(&mut self, call: &Observation) {
         let (cached, written) = (call.cached.unwrap_or(0), call.written.unwrap_or(0));
         if cached == 0 && written == 0 {
+            return;
+        }
+        if !call.trace.is_empty() {
+            let (new, lost) = self.blocks.add(&call.trace, cached, written);
+            self.written = self.written.saturating_add(new);
+            self.unread = self.unread.saturating_add(lost);
             return;
         }
         let owner = (call.tenant.clone(), call.model.clone());
@@ -130,14 +182,12 @@ impl Writes {
     /// Tokens written, and of those not read by the end.
     pub(super) fn finish(&self) -> (u64, u64) {
         let left = self.open.values().map(Stretches::left).fold(self.unread, u64::saturating_add);
-        (self.written, left)
+        (self.written, left.saturating_add(self.blocks.unread.len() as u64 * BLOCK))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -175,6 +225,23 @@ mod tests {
     fn another_conversation_reads_the_shared_start() {
         let calls = [call(Some(1), 0, 5000), call(Some(2), 3000, 0)];
         assert_eq!(finish(&calls), (5000, 2000));
+    }
+
+    #[test]
+    fn blocks_are_followed_by_name() {
+        let call = |trace: &[u64], cached, written| Observation {
+            trace: trace.to_vec(),
+            ..call(None, cached, written)
+        };
+        // A file of four blocks, read by a second question; another start of two that nobody reads; then the file's
+        // last block is written again since it had gone, after it was read once.
+        let calls = [
+            call(&[1, 2, 3, 4], 0, 512),
+            call(&[8, 9], 0, 256),
+            call(&[1, 2, 3, 4], 512, 0),
+            call(&[1, 2, 3, 4], 384, 128),
+        ];
+        assert_eq!(finish(&calls), (7 * BLOCK, 3 * BLOCK));
     }
 
     #[test]

@@ -75,10 +75,11 @@ const TTFT: [(&[&str], f64); 11] = [
     (&["timings", "ttft_ms"], 1e-3),
     (&["metrics", "time_to_first_token"], 1.0),
 ];
-const TOTAL: [(&[&str], f64); 10] = [
+const TOTAL: [(&[&str], f64); 11] = [
     (&["latency_ms"], 1e-3),
     (&["duration_ms"], 1e-3),
     (&["total_ms"], 1e-3),
+    (&["total_seconds"], 1.0),
     (&["latency_s"], 1.0),
     (&["duration_s"], 1.0),
     (&["latency"], 1.0),
