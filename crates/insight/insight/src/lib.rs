@@ -4,6 +4,7 @@
 //! line both use them, on Tapri's own ledger and on other people's logs.
 //!
 //! Map:
+//! - [`alert`]: a tenant's or a route's hit rate fell, or is low.
 //! - [`explain`]: why one prompt could not reuse another.
 //! - [`histogram`]: durations in bounded memory.
 //! - [`cost`]: what caching costs and saves.
@@ -16,6 +17,7 @@
 //! - [`simulate`]: block traces against caches of any size.
 //! - [`usage`]: the token counts of any log, in one form.
 
+pub mod alert;
 pub mod cost;
 pub mod explain;
 pub mod histogram;
