@@ -9,6 +9,7 @@ use tapri_engine::{EngineConfig, PrefixHash};
 use tapri_registry::ModelRef;
 
 use crate::cost::CostArgs;
+use crate::explain::ExplainArgs;
 use crate::prices::PricesArgs;
 use crate::quantity;
 use crate::report::ReportArgs;
@@ -28,6 +29,8 @@ pub(crate) enum Command {
     Ask(AskArgs),
     /// Estimate what caching saves, before and after
     Cost(CostArgs),
+    /// Say why a request could not reuse an earlier one, for two requests or a log
+    Explain(ExplainArgs),
     /// Show what models' tokens cost, and bring newer prices
     Prices(PricesArgs),
     /// Bring a model to this machine, or list what is there

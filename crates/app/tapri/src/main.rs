@@ -12,6 +12,7 @@ mod broken;
 mod cli;
 mod cost;
 mod data;
+mod explain;
 mod failure;
 mod load;
 mod prices;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ask(args) => ask::run(&args),
         Command::Cost(args) => cost::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Report(args) => report::run(&args),

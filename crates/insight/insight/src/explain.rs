@@ -33,6 +33,7 @@ mod classify;
 mod difference;
 mod embedded;
 mod evidence;
+mod hosted;
 mod lost;
 mod pages;
 mod suggest;
@@ -95,6 +96,9 @@ pub fn explain(old: &PromptDoc, new: &PromptDoc, evidence: &Evidence<'_>) -> Fou
     let count = evidence.counter(new);
     let whole = new.chars();
     let (mut verdict, lost_chars) = match &compared {
+        difference::Compared::Grew if shared_chars == 0 => {
+            (classify::Verdict::of(MissReason::NeverSeen), 0)
+        }
         difference::Compared::Same | difference::Compared::Grew => {
             (classify::Verdict::of(MissReason::Growth), 0)
         }
@@ -114,16 +118,15 @@ pub fn explain(old: &PromptDoc, new: &PromptDoc, evidence: &Evidence<'_>) -> Fou
         verdict = parted;
         lost = shared;
     } else {
-        let seen = evidence::Seen { new, shared };
-        let (cause, others) = evidence.judge(&seen);
-        also = others;
-        if let Some((reason, unread)) = cause {
+        let seen =
+            evidence::Seen { old, new, compared: &compared, verdict: &verdict, shared, prompt };
+        let judged = evidence.judge(&seen);
+        also = judged.also;
+        if let Some((reason, unread)) = judged.cause {
             // The cache ended before the texts part: what the texts say comes second.
             if !verdict.reason.is_expected() {
-                also.push(Also {
-                    reason: verdict.reason,
-                    words: verdict.reason.describe().to_owned(),
-                });
+                let words = verdict.reason.describe().trim_end_matches('.').to_owned();
+                also.push(Also { reason: verdict.reason, words });
             }
             verdict = classify::Verdict::of(reason);
             lost = Tokens { count: lost.count.saturating_add(unread.count), ..unread };
@@ -142,6 +145,13 @@ pub fn explain(old: &PromptDoc, new: &PromptDoc, evidence: &Evidence<'_>) -> Fou
         shared_chars,
         also,
     }
+}
+
+/// Bytes that two prompts share from the start: to find the nearest of many before explaining. What parts the cache
+/// between them isn't looked at.
+#[must_use]
+pub fn shared_bytes(old: &PromptDoc, new: &PromptDoc) -> usize {
+    difference::shared_bytes(old, new)
 }
 
 /// What parts the cache between two prompts.
@@ -174,22 +184,31 @@ fn partition(old: &PromptDoc, new: &PromptDoc) -> Option<classify::Verdict> {
 }
 
 impl Found {
-    /// Whether there is something to repair.
+    /// Whether there is something to repair: not where all was reused, nothing was there to reuse, or the caller asked
+    /// for it.
     #[must_use]
     pub fn is_alarm(&self) -> bool {
-        !self.reason.is_expected() && self.reason != MissReason::NeverSeen
+        !self.reason.is_expected()
+            && !matches!(
+                self.reason,
+                MissReason::NeverSeen
+                    | MissReason::BelowOneBlock
+                    | MissReason::BelowMinimum
+                    | MissReason::Bypassed
+            )
     }
 
     /// One line: the place, what is there and what was. Without values, only the place and the kind.
     #[must_use]
     pub fn line(&self, values: bool) -> String {
         let mut line = self.place.as_ref().map(show_place).unwrap_or_default();
-        let what = match (&self.old, &self.new) {
+        let there = |value: &'_ Option<String>| value.clone().filter(|value| !value.is_empty());
+        let what = match (there(&self.old), there(&self.new)) {
             (Some(old), Some(new)) if values => {
-                format!("\"{}\" was \"{}\"", values::shown(new), values::shown(old))
+                format!("\"{}\" was \"{}\"", values::shown(&new), values::shown(&old))
             }
-            (None, Some(new)) if values => format!("\"{}\" is new", values::shown(new)),
-            (Some(old), None) if values => format!("\"{}\" is gone", values::shown(old)),
+            (None, Some(new)) if values => format!("\"{}\" is new", values::shown(&new)),
+            (Some(old), None) if values => format!("\"{}\" is gone", values::shown(&old)),
             _ => self.reason.describe().trim_end_matches('.').to_owned(),
         };
         if !line.is_empty() {

@@ -5,15 +5,17 @@
 //!
 //! Map:
 //! - [`alert`]: a tenant's or a route's hit rate fell, or is low.
+//! - [`cost`]: what caching costs and saves.
 //! - [`explain`]: why one prompt could not reuse another.
 //! - [`histogram`]: durations in bounded memory.
-//! - [`cost`]: what caching costs and saves.
+//! - [`history`]: a log of calls, each against the nearest one before it.
 //! - [`lines`]: files of JSON lines, streamed.
 //! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
 //! - [`recent`]: the prompts that a new one is compared with.
 //! - [`report`]: whether the cache worked, for whom, and what it saved.
+//! - [`rules`]: what hosted APIs cache, and for how long.
 //! - [`simulate`]: block traces against caches of any size.
 //! - [`usage`]: the token counts of any log, in one form.
 
@@ -21,12 +23,14 @@ pub mod alert;
 pub mod cost;
 pub mod explain;
 pub mod histogram;
+pub mod history;
 pub mod lines;
 pub mod prices;
 pub mod prints;
 pub mod prompt;
 pub mod recent;
 pub mod report;
+pub mod rules;
 pub mod simulate;
 pub mod usage;
 

@@ -233,6 +233,10 @@ pub struct PromptDoc {
     pub user: Option<String>,
     /// When it was made.
     pub at: Option<Timestamp>,
+    /// When its first token came, or at the latest its last: its prompt was read by then.
+    pub first_token: Option<Timestamp>,
+    /// The lifetime asked for all of it, as written (OpenAI's retention or ttl).
+    pub lifetime: Option<String>,
     /// What the response counted.
     pub usage: Option<TokenCounts>,
     /// What the provider itself said of a miss.
@@ -298,6 +302,8 @@ impl PromptDoc {
             conversation: None,
             user: None,
             at: None,
+            first_token: None,
+            lifetime: None,
             usage: None,
             diagnosis: None,
         }

@@ -11,6 +11,7 @@ fn help_of_everything() {
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help_ask", help(&["ask", "--help"]));
     insta::assert_snapshot!("help_cost", help(&["cost", "--help"]));
+    insta::assert_snapshot!("help_explain", help(&["explain", "--help"]));
     insta::assert_snapshot!("help_prices", help(&["prices", "--help"]));
     insta::assert_snapshot!("help_pull", help(&["pull", "--help"]));
     insta::assert_snapshot!("help_report", help(&["report", "--help"]));

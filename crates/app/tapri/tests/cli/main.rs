@@ -3,6 +3,7 @@
 
 mod ask;
 mod cost;
+mod explain;
 mod help;
 mod prices;
 mod refusals;

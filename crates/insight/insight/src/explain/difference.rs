@@ -56,6 +56,19 @@ pub(super) fn compare<'a>(old: &'a PromptDoc, new: &'a PromptDoc) -> (Compared<'
     }
 }
 
+/// Bytes that two prompts share from the start: quicker than [`compare`], to find the nearest of many.
+pub(super) fn shared_bytes(old: &PromptDoc, new: &PromptDoc) -> usize {
+    let mut shared = 0;
+    for (a, b) in old.parts.iter().zip(&new.parts) {
+        if same(old, a, new, b) {
+            shared += b.text.len();
+        } else {
+            return shared + common(&a.text, &b.text);
+        }
+    }
+    shared
+}
+
 pub(super) fn chars(parts: &[Part]) -> u64 {
     parts.iter().map(|part| part.text.chars().count() as u64).sum()
 }

@@ -1,10 +1,16 @@
 //! What is known beside the texts: what the engine or the provider said, when, and how much was read.
 
+use std::time::Duration;
+
 use tapri_kv::StopReason;
 use tapri_ledger::MissReason;
 
+use super::classify::Verdict;
+use super::difference::Compared;
+use super::hosted::Hosted;
 use super::{Also, Tokens};
 use crate::prompt::PromptDoc;
+use crate::rules::Rules;
 
 /// Counts the tokens of a text.
 pub type CountTokens<'a> = &'a dyn Fn(&str) -> u64;
@@ -20,8 +26,17 @@ pub struct Evidence<'a> {
     pub shared: Option<u64>,
     /// Tokens of the new prompt.
     pub prompt: Option<u64>,
+    /// Tokens of a cache block, where there are blocks: less than one is never reused.
+    pub block: Option<u64>,
+    /// From the start of the old call to the start of the new one, where the documents don't say it.
+    pub gap: Option<Duration>,
+    /// Whether the old call's prompt was still being computed when the new one began, where the documents don't say
+    /// it.
+    pub overlapped: bool,
     /// Counts tokens. Without it they are estimated.
     pub count: Option<CountTokens<'a>>,
+    /// Rules of hosted providers, for models that they know.
+    pub rules: Option<&'a Rules>,
 }
 
 impl std::fmt::Debug for Evidence<'_> {
@@ -43,25 +58,22 @@ pub(super) struct Counter {
     chars_per_token: f64,
     shared: Option<u64>,
     prompt: Option<u64>,
-    counted: bool,
 }
 
 impl Evidence<'_> {
     pub(super) fn counter(&self, new: &PromptDoc) -> Counter {
-        let prompt = self.prompt.or_else(|| new.usage.and_then(|usage| usage.prompt));
-        let counted = self.count.map(|count| new.parts.iter().map(|part| count(&part.text)).sum());
-        let known = prompt.or(counted).filter(|tokens| *tokens > 0);
+        let told = self.prompt.or_else(|| new.usage.and_then(|usage| usage.prompt));
+        let prompt = told.or_else(|| {
+            let count = self.count?;
+            Some(new.parts.iter().map(|part| count(&part.text)).sum())
+        });
+        let prompt = prompt.filter(|tokens| *tokens > 0);
         let chars = new.chars();
-        let chars_per_token = match known {
+        let chars_per_token = match prompt {
             Some(tokens) if chars > 0 => chars as f64 / tokens as f64,
             _ => CHARS_PER_TOKEN,
         };
-        Counter {
-            chars_per_token,
-            shared: self.shared,
-            prompt: known,
-            counted: self.count.is_some(),
-        }
+        Counter { chars_per_token, shared: self.shared, prompt }
     }
 }
 
@@ -81,39 +93,107 @@ impl Counter {
     pub(super) fn prompt(&self, whole: u64) -> Tokens {
         match self.prompt {
             Some(count) => Tokens { count, estimated: false },
-            None => Tokens { estimated: !self.counted, ..self.tokens(whole) },
+            None => self.tokens(whole),
         }
     }
 }
 
-/// What was found so far.
+/// What the texts say.
 pub(super) struct Seen<'a> {
+    pub(super) old: &'a PromptDoc,
     pub(super) new: &'a PromptDoc,
+    pub(super) compared: &'a Compared<'a>,
+    pub(super) verdict: &'a Verdict,
     pub(super) shared: Tokens,
+    pub(super) prompt: Tokens,
 }
 
+/// What the evidence adds to the texts.
+#[derive(Default)]
+pub(super) struct Judged {
+    /// Why the cache ended before the texts part, with the tokens that weren't read for it.
+    pub(super) cause: Option<(MissReason, Tokens)>,
+    /// What else is wrong, or the cause in words.
+    pub(super) also: Vec<Also>,
+}
+
+/// Fewer tokens than this that weren't read are no sign of anything: the last block, the last token, an estimate.
+const NO_SIGN: u64 = 64;
+
 impl Evidence<'_> {
-    /// Why the cache ended before the texts part, with the tokens that were not read for it, where it did; and what
-    /// else is wrong.
-    pub(super) fn judge(&self, seen: &Seen<'_>) -> (Option<(MissReason, Tokens)>, Vec<Also>) {
-        let unread = || {
-            let cached = self.cached.or_else(|| seen.new.usage.and_then(|usage| usage.cached));
-            let read = cached.unwrap_or(0);
-            Tokens { count: seen.shared.count.saturating_sub(read), ..seen.shared }
-        };
+    /// Why the cache ended before the texts part, where it did, and what else is wrong.
+    pub(super) fn judge(&self, seen: &Seen<'_>) -> Judged {
+        let cached = self.cached.or_else(|| seen.new.usage.and_then(|usage| usage.cached));
+        let unread =
+            Tokens { count: seen.shared.count.saturating_sub(cached.unwrap_or(0)), ..seen.shared };
+        let because = |reason| Judged { cause: Some((reason, unread)), also: Vec::new() };
         if seen.new.bypassed || self.stop == Some(StopReason::Bypassed) {
-            return (Some((MissReason::Bypassed, unread())), Vec::new());
+            return because(MissReason::Bypassed);
         }
-        let told = match self.stop {
-            Some(StopReason::Evicted) => Some(MissReason::Evicted),
-            Some(StopReason::Expired) => Some(MissReason::Expired),
-            Some(StopReason::WindowGone) => Some(MissReason::WindowGone),
-            Some(StopReason::BeingWritten) => Some(MissReason::BeingWritten),
-            Some(StopReason::BelowOneBlock) => Some(MissReason::BelowOneBlock),
-            Some(StopReason::OtherScope) => Some(MissReason::Tenant),
-            Some(StopReason::Unknown) => Some(MissReason::Unknown),
-            _ => None,
-        };
-        (told.map(|reason| (reason, unread())), Vec::new())
+        if let Some(stop) = self.stop {
+            return match stop {
+                StopReason::Evicted => because(MissReason::Evicted),
+                StopReason::Expired => because(MissReason::Expired),
+                StopReason::WindowGone => because(MissReason::WindowGone),
+                StopReason::BeingWritten => because(MissReason::BeingWritten),
+                StopReason::BelowOneBlock => because(MissReason::BelowOneBlock),
+                StopReason::OtherScope => because(MissReason::Tenant),
+                StopReason::Unknown => because(MissReason::Unknown),
+                // The texts go on together, and yet the engine never had it: another process did, or it was reset.
+                StopReason::NeverSeen
+                    if seen.verdict.reason.is_expected() && unread.count >= NO_SIGN =>
+                {
+                    because(MissReason::NeverSeen)
+                }
+                StopReason::NeverSeen
+                | StopReason::Complete
+                | StopReason::LastTokenRule
+                | StopReason::FirstDifference
+                | StopReason::Bypassed => Judged::default(),
+            };
+        }
+        if let Some(block) = self.block
+            && seen.prompt.count < block
+        {
+            return because(MissReason::BelowOneBlock);
+        }
+        self.by_rules(seen, cached, unread)
+    }
+
+    fn by_rules(&self, seen: &Seen<'_>, cached: Option<u64>, unread: Tokens) -> Judged {
+        let rule =
+            self.rules.zip(seen.new.model.as_deref()).and_then(|(rules, model)| rules.find(model));
+        let step = rule.and_then(|rule| rule.provider.step).unwrap_or(0);
+        let slack = if unread.estimated { seen.shared.count / 4 } else { 0 };
+        // Known to have read less than the texts share.
+        let short = cached.is_some() && unread.count > NO_SIGN.max(step).max(slack);
+        if cached.is_some() && !short {
+            return Judged::default();
+        }
+        let (old, new) = (seen.old, seen.new);
+        let fault = rule.and_then(|rule| {
+            let hosted = Hosted {
+                rule,
+                old,
+                new,
+                compared: seen.compared,
+                prompt: seen.prompt,
+                gap: self.gap.or_else(|| Duration::try_from(new.at?.duration_since(old.at?)).ok()),
+                overlapped: self.overlapped
+                    || matches!((old.first_token, new.at), (Some(end), Some(start)) if start < end),
+            };
+            hosted.fault(cached)
+        });
+        match (short, fault) {
+            (true, Some(fault)) => {
+                Judged { cause: Some((fault.reason, unread)), also: vec![fault] }
+            }
+            (true, None) if self.overlapped => {
+                Judged { cause: Some((MissReason::BeingWritten, unread)), also: Vec::new() }
+            }
+            // Evicted, sent to another server, or never stored: nothing here tells which.
+            (true, None) => Judged { cause: Some((MissReason::Unknown, unread)), also: Vec::new() },
+            (false, fault) => Judged { cause: None, also: fault.into_iter().collect() },
+        }
     }
 }

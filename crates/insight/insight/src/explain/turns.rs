@@ -40,7 +40,7 @@ pub(super) fn moved(
     if in_place || a[0] == b[0] {
         return None;
     }
-    let place = Place { path: new.turns.get(at)?.path.clone(), character: None, page: None };
+    let place = turn_place(new, at, difference)?;
     // The new prompt goes on with the old one's turns after leaving some out.
     if (1..a.len()).any(|dropped| follows(&a[dropped..], b)) {
         return Some(Verdict::of(MissReason::TurnsShortened).at(place));
@@ -61,6 +61,16 @@ pub(super) fn moved(
     }
     // Everything up to the last turn was replaced by something shorter, and the old tail is gone as well.
     None
+}
+
+/// The place of a turn: of a transcript within one text, the place of the difference.
+fn turn_place(new: &PromptDoc, turn: usize, difference: &Difference<'_>) -> Option<Place> {
+    let path = &new.turns.get(turn)?.path;
+    Some(if *path == difference.place.path {
+        difference.place.clone()
+    } else {
+        Place { path: path.clone(), character: None, page: None }
+    })
 }
 
 /// Whether the new turns go on as the old ones do, to the end of the shorter: at least one turn that isn't trivial.

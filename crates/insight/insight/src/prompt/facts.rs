@@ -51,6 +51,10 @@ const TIMES: [&str; 10] = [
     "created",
 ];
 
+/// When a prompt was read, or at the latest when its answer ended.
+const FIRST_TOKEN: [&str; 6] =
+    ["completionStartTime", "first_token_at", "endTime", "end_time", "completed_at", "ended_at"];
+
 const RESPONSES: [&str; 6] =
     ["response", "response_body", "responseBody", "completion", "result", "raw_response"];
 
@@ -96,6 +100,14 @@ pub(super) fn add(doc: &mut PromptDoc, body: &Map<String, Value>, outer: &[&Map<
             ["created_at", "created"].iter().find_map(|field| time(response.get(*field)?))
         });
     let options = body.get("prompt_cache_options");
+    doc.lifetime = options
+        .and_then(|options| options.get("ttl"))
+        .or_else(|| body.get("prompt_cache_retention"))
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    doc.first_token = FIRST_TOKEN
+        .iter()
+        .find_map(|field| around.iter().find_map(|object| time(object.get(*field)?)));
     doc.explicit_only =
         options.and_then(|options| options.get("mode")).and_then(Value::as_str) == Some("explicit");
     doc.bypassed = around.iter().any(|object| bypassed(object));
