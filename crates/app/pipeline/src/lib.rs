@@ -29,17 +29,21 @@
 //!
 //! With a [`Recorder`] every call leaves one record in the ledger, refused, failed and abandoned ones too.
 //!
-//! Map: [`pipeline`] the way; [`running`] a call on it; [`recording`] its record; [`blocking`] the same without async code.
+//! Map: [`pipeline`] the way; [`running`] a call on it; [`recording`] its record; [`explaining`] why it reused
+//! less than it could; [`blocking`] the same without async code.
 
 pub mod blocking;
+pub mod explaining;
 pub mod pipeline;
 pub mod recording;
 pub mod running;
 
 pub use blocking::{BlockingCall, BlockingPipeline};
+pub use explaining::{ExplainConfig, Explainer};
 pub use pipeline::Pipeline;
 pub use recording::{Pricing, Recorder};
 pub use running::Running;
 pub use tapri_api as api;
+pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
 pub use tapri_upstream::{Backend, BackendStats, ModelCard};

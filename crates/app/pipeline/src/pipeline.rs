@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tapri_api::{
     Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
 };
 use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard};
 
+use crate::explaining::{Asked, Explainer};
 use crate::recording::{Recorder, Recording};
 use crate::running::Running;
 
@@ -16,17 +18,28 @@ use crate::running::Running;
 pub struct Pipeline {
     backend: Arc<dyn Backend>,
     recorder: Recorder,
+    explainer: Option<Explainer>,
 }
 
 impl Pipeline {
     /// A way that leads to one backend. Its calls leave no records.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Pipeline { backend, recorder: Recorder::default() }
+        Pipeline { backend, recorder: Recorder::default(), explainer: None }
     }
 
     /// The same way, with a record of every call.
     pub fn recorded(self, recorder: Recorder) -> Self {
         Pipeline { recorder, ..self }
+    }
+
+    /// The same way, with the reason for every call that reused less than it could.
+    pub fn explained(self, explainer: Explainer) -> Self {
+        Pipeline { explainer: Some(explainer), ..self }
+    }
+
+    /// What explains its calls.
+    pub fn explainer(&self) -> Option<&Explainer> {
+        self.explainer.as_ref()
     }
 
     /// Where its calls' records go.
@@ -61,9 +74,9 @@ impl Pipeline {
     /// Dropping the future or the [`Running`] call cancels it.
     ///
     /// However it ends, it leaves one record; a call that is dropped is recorded as left by its client.
-    pub async fn start(&self, mut call: Call) -> Result<Running, ApiError> {
+    pub async fn start(&self, call: Call) -> Result<Running, ApiError> {
         let card = self.backend.model();
-        let mut recording = self.recorder.begin(&mut call, &card.id, self.backend.name());
+        let mut recording = self.recorder.begin(&call, &card.id, self.backend.name());
         match self.admit(call, &mut recording).await {
             Ok((admission, directives, events)) => {
                 Ok(Running::new(admission, directives, events, recording))
@@ -77,11 +90,14 @@ impl Pipeline {
 
     async fn admit(
         &self,
-        call: Call,
+        mut call: Call,
         recording: &mut Recording,
     ) -> Result<(Admission, CacheDirectives, CallStream), ApiError> {
-        recording.served_by(&self.model(call.model.as_deref())?.id);
+        let model = &self.model(call.model.as_deref())?.id;
+        recording.served_by(model);
         let directives = call.cache;
+        let outline = call.outline.take();
+        let (id, tenant, salt) = (call.id, call.origin.tenant.clone(), call.salt.clone());
         let mut events = self.backend.start(call).await?;
         let admission = match events.next().await {
             Some(CallEvent::Admitted(admission)) => admission,
@@ -94,6 +110,19 @@ impl Pipeline {
             }
         };
         recording.admitted(&admission);
+        if let Some(explainer) = &self.explainer {
+            recording.explained(explainer.explaining(Asked {
+                id: id.to_string(),
+                at: Timestamp::now(),
+                tenant: tenant.into_owned(),
+                model: model.clone(),
+                salt: salt.map(|salt| salt.as_str().to_owned()),
+                outline,
+                prompt_ids: admission.prompt_ids.clone(),
+                reuse: admission.reuse,
+                may_store: directives.may_store(),
+            }));
+        }
         if directives.only_if_cached && !admission.reuse.stop.is_whole() {
             return Err(not_cached(&admission.reuse));
         }

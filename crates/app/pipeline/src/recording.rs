@@ -11,9 +11,13 @@ use tapri_api::{
     ReuseStop,
 };
 use tapri_ledger::{
-    CacheOutcome, CacheResult, CallRecord, Clock, Cost, Counts, Ending, Entry, SystemClock,
-    TokenCounts, Writer,
+    CacheOutcome, CacheResult, CallRecord, Clock, Cost, Counts, Ending, Entry, Explain,
+    Explanation, SystemClock, TokenCounts, Writer,
 };
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use crate::explaining::Explaining;
 
 /// Says what a call cost, from its record: model and tokens. `None` where it has no price.
 pub type Pricing = Arc<dyn Fn(&CallRecord) -> Option<Cost> + Send + Sync>;
@@ -52,14 +56,14 @@ impl Recorder {
     }
 
     /// A call has come.
-    pub(crate) fn begin(&self, call: &mut Call, model: &str, upstream: &str) -> Recording {
-        let outline = call.outline.take();
-        self.inner.as_ref().map_or(Recording(None), |inner| {
+    pub(crate) fn begin(&self, call: &Call, model: &str, upstream: &str) -> Recording {
+        let outline = call.outline.clone();
+        let open = self.inner.as_ref().map(|inner| {
             let mut record = inner.record(call.id, &call.origin);
             // A name that isn't served may be of any length, and anything.
             record.model = call.model.as_deref().unwrap_or(model).chars().take(128).collect();
             record.upstream = upstream.to_owned();
-            Recording(Some(Box::new(Open {
+            Box::new(Open {
                 recorder: Arc::clone(inner),
                 arrived: Instant::now(),
                 record,
@@ -68,8 +72,9 @@ impl Recorder {
                 salt: call.salt.as_ref().map(|salt| salt.as_str().to_owned()),
                 no_store: !call.cache.may_store(),
                 answered: 0,
-            })))
-        })
+            })
+        });
+        Recording { open, explaining: None, explaining_began: false }
     }
 
     /// A request that was no call: what it asked could not be read.
@@ -77,7 +82,13 @@ impl Recorder {
         if let Some(inner) = &self.inner {
             let mut record = inner.record(id, origin);
             record.ending = Ending::Error(error.word().to_owned());
-            inner.writer.record(Entry { record, outline: None, prompt_ids: None, salt: None });
+            inner.writer.record(Entry {
+                record,
+                outline: None,
+                prompt_ids: None,
+                salt: None,
+                explain: None,
+            });
         }
     }
 }
@@ -103,7 +114,11 @@ impl Inner {
 
 /// A call's record in the making; it is handed over at the last event. One that is dropped before was left by its client.
 #[derive(Debug)]
-pub(crate) struct Recording(Option<Box<Open>>);
+pub(crate) struct Recording {
+    open: Option<Box<Open>>,
+    explaining: Option<Arc<Explaining>>,
+    explaining_began: bool,
+}
 
 struct Open {
     recorder: Arc<Inner>,
@@ -125,14 +140,14 @@ impl fmt::Debug for Open {
 impl Recording {
     /// The model's own name, once it is known that it is served.
     pub(crate) fn served_by(&mut self, model: &str) {
-        if let Some(open) = &mut self.0 {
+        if let Some(open) = &mut self.open {
             model.clone_into(&mut open.record.model);
         }
     }
 
     /// What it reuses is known.
     pub(crate) fn admitted(&mut self, admission: &Admission) {
-        let Some(open) = &mut self.0 else { return };
+        let Some(open) = &mut self.open else { return };
         let reuse = &admission.reuse;
         open.prompt_ids.clone_from(&admission.prompt_ids);
         open.record.prefix = Some(prefix(reuse));
@@ -146,18 +161,43 @@ impl Recording {
         };
     }
 
+    /// It is to be explained.
+    pub(crate) fn explained(&mut self, explaining: Arc<Explaining>) {
+        self.explaining = Some(explaining);
+    }
+
+    /// Finds the explanation, off the threads that serve sockets.
+    pub(crate) fn explain(&self) -> Option<JoinHandle<Option<Explanation>>> {
+        let explaining = Arc::clone(self.explaining.as_ref()?);
+        let runtime = Handle::try_current().ok()?;
+        Some(runtime.spawn_blocking(move || explaining.get()))
+    }
+
+    /// Not before the first token: until then the machine has better things to do.
+    fn begin_explaining(&mut self) {
+        if !std::mem::replace(&mut self.explaining_began, true) {
+            // Whoever needs it waits for it through the explanation itself.
+            drop(self.explain());
+        }
+    }
+
     /// Sees an event.
     pub(crate) fn see(&mut self, event: &CallEvent) {
-        let Some(open) = &mut self.0 else { return };
         match event {
             CallEvent::Token(_) => {
-                open.answered += 1;
-                if open.record.ttft.is_none() {
-                    open.record.ttft = Some(open.arrived.elapsed());
+                self.begin_explaining();
+                if let Some(open) = &mut self.open {
+                    open.answered += 1;
+                    if open.record.ttft.is_none() {
+                        open.record.ttft = Some(open.arrived.elapsed());
+                    }
                 }
             }
             CallEvent::Finished(finish) => {
-                open.finished(finish);
+                self.begin_explaining();
+                if let Some(open) = &mut self.open {
+                    open.finished(finish);
+                }
                 self.hand_over();
             }
             CallEvent::Failed(error) => self.failed(error),
@@ -167,21 +207,23 @@ impl Recording {
 
     /// It ended with an error.
     pub(crate) fn failed(&mut self, error: &ApiError) {
-        if let Some(open) = &mut self.0 {
+        if let Some(open) = &mut self.open {
             open.record.ending = Ending::Error(error.word().to_owned());
         }
         self.hand_over();
     }
 
     fn hand_over(&mut self) {
-        let Some(open) = self.0.take() else { return };
+        let Some(open) = self.open.take() else { return };
         let Open { recorder, arrived, mut record, outline, prompt_ids, salt, answered, .. } = *open;
         record.total = arrived.elapsed();
         if let Some(answer) = &mut record.tokens.answer {
             *answer = answered;
         }
         record.cost = recorder.pricing.as_ref().and_then(|price| price(&record));
-        recorder.writer.record(Entry { record, outline, prompt_ids, salt });
+        let explain =
+            self.explaining.clone().map(|explaining| Explain(Arc::new(move || explaining.get())));
+        recorder.writer.record(Entry { record, outline, prompt_ids, salt, explain });
     }
 }
 

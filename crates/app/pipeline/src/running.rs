@@ -2,6 +2,7 @@
 
 use tapri_api::cache_status::Member;
 use tapri_api::{Admission, CacheDirectives, CacheStatus, CallEvent};
+use tapri_ledger::Explanation;
 use tapri_upstream::CallStream;
 
 use crate::recording::Recording;
@@ -33,6 +34,14 @@ impl Running {
     /// What each cache on the way did, the one nearest the model first.
     pub fn cache_status(&self) -> CacheStatus {
         CacheStatus(vec![Member::prefix(&self.admission.reuse, self.directives)])
+    }
+
+    /// Why it reused less than it could; `None` where it reused all, and where nobody looks. May be asked for at any time,
+    /// best at the end: it waits for the comparison with earlier prompts.
+    pub fn explanation(&self) -> impl Future<Output = Option<Explanation>> + Send + use<> {
+        let found = self.recording.explain();
+        // A panic in there is a defect; the answer goes on without.
+        async move { found?.await.unwrap_or_default() }
     }
 
     /// What comes after the admission; `None` after `Finished` or `Failed`. Can be dropped while it waits

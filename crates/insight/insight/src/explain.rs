@@ -29,6 +29,7 @@ use tapri_ledger::{Explanation, MissReason, Place};
 
 use crate::prompt::{PartitionKind, PromptDoc};
 
+mod alone;
 mod classify;
 mod difference;
 mod embedded;
@@ -42,7 +43,9 @@ mod turns;
 mod values;
 mod volatile;
 
+pub use alone::{alone, at_part};
 pub use evidence::{CountTokens, Evidence};
+pub use tapri_kv::StopReason;
 
 /// A number of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

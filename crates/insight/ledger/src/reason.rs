@@ -113,6 +113,9 @@ pub enum MissReason {
     /// It was stored, and made room for others.
     #[serde(rename = "evicted")]
     Evicted,
+    /// It was stored, and the cache has begun anew since: a restart, or a reset.
+    #[serde(rename = "restarted")]
+    Restarted,
     /// The blocks that a sliding window needs were gone.
     #[serde(rename = "window_gone")]
     WindowGone,
@@ -144,7 +147,7 @@ pub enum MissReason {
 
 impl MissReason {
     /// Every reason.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::Growth,
         Self::LastMessage,
         Self::CutAtEnd,
@@ -180,6 +183,7 @@ impl MissReason {
         Self::Salt,
         Self::Expired,
         Self::Evicted,
+        Self::Restarted,
         Self::WindowGone,
         Self::BelowOneBlock,
         Self::BelowMinimum,
@@ -230,6 +234,7 @@ impl MissReason {
             Self::Salt => "salt_changed",
             Self::Expired => "expired",
             Self::Evicted => "evicted",
+            Self::Restarted => "restarted",
             Self::WindowGone => "window_gone",
             Self::BelowOneBlock => "below_one_block",
             Self::BelowMinimum => "below_minimum",
@@ -291,6 +296,7 @@ impl MissReason {
             Self::Salt => "Another cache salt, or another key that partitions the cache.",
             Self::Expired => "It was stored, and its time was up.",
             Self::Evicted => "It was stored, and made room for others.",
+            Self::Restarted => "It was stored, and the cache has begun anew since.",
             Self::WindowGone => "The blocks that a sliding window needs were gone.",
             Self::BelowOneBlock => "The prompt, or what it shares, is shorter than one block.",
             Self::BelowMinimum => "The prompt is shorter than the provider's minimum.",

@@ -17,7 +17,7 @@ use tapri_api::Outline;
 
 use crate::prune::{Limits, prune};
 use crate::store::{Opened, Store, is_corrupt};
-use crate::{CallRecord, Clock, OpenError, Secret};
+use crate::{CallRecord, Clock, Explanation, OpenError, Secret};
 
 /// Settings of a [`Writer`].
 #[derive(Debug, Clone)]
@@ -66,6 +66,18 @@ pub struct Entry {
     pub prompt_ids: Option<Arc<[u32]>>,
     /// The client's own salt, which partitions the cache as model and tenant do.
     pub salt: Option<String>,
+    /// Finds the record's explanation, where it isn't in it already. Runs on the writer's thread.
+    pub explain: Option<Explain>,
+}
+
+/// Finds an explanation when it is needed.
+#[derive(Clone)]
+pub struct Explain(pub Arc<dyn Fn() -> Option<Explanation> + Send + Sync>);
+
+impl std::fmt::Debug for Explain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Explain").finish_non_exhaustive()
+    }
 }
 
 impl Entry {
@@ -341,7 +353,10 @@ impl Thread {
     /// Makes a record whole.
     fn take(&mut self, entry: Entry) {
         let bytes = entry.bytes();
-        let Entry { mut record, outline, prompt_ids, salt } = entry;
+        let Entry { mut record, outline, prompt_ids, salt, explain } = entry;
+        if let Some(Explain(explain)) = explain {
+            record.explanation = explain();
+        }
         if let (Some(outline), Some(secret)) = (&outline, &self.secret) {
             record.parts = outline.parts().iter().map(|part| secret.part(part)).collect();
             record.text = self.config.keep_text.then(|| outline.json());

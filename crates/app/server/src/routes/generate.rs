@@ -17,6 +17,9 @@ use crate::{body, reply};
 /// How long a stream may be silent before a comment says that it still lives: proxies tend to cut at a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Asks for the reason of what was not reused.
+const EXPLAIN: &str = "x-tapri-explain";
+
 /// Names the conversation that a call belongs to, for its record.
 const CONVERSATION: &str = "x-tapri-conversation";
 
@@ -59,7 +62,9 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
     request.call.origin = Origin { conversation, ..origin };
     request.call.cache = cache_directives(&parts.headers);
     let id = request.call.id;
-    let result = answer(&app, format, request).await;
+    // What was reused tells what others asked; where that is hidden, so is the reason.
+    let explain = wants_explanation(&parts.headers) && !app.inner.hide_cached;
+    let result = answer(&app, format, request, explain).await;
     let mut response = app.respond(result);
     reply::request_id(response.headers_mut(), id);
     response
@@ -69,6 +74,7 @@ async fn answer(
     app: &App,
     format: Format,
     request: openai::Request,
+    explain: bool,
 ) -> Result<Response<Body>, ApiError> {
     let pipeline = app.pipeline();
     let id = request.call.id;
@@ -100,9 +106,9 @@ async fn answer(
     let status = (!hide_cached).then(|| running.cache_status());
     reply::call_headers(&mut headers, id, status.as_ref(), admission.template);
     let mut response = if request.stream {
-        stream(running, meter, Chunks::new(head, request.include_usage))
+        stream(running, meter, Chunks::new(head, request.include_usage), explain)
     } else {
-        whole(running, meter, openai::Body::new(head)).await?
+        whole(running, meter, openai::Body::new(head), explain).await?
     };
     response.headers_mut().extend(headers);
     Ok(response)
@@ -112,11 +118,15 @@ async fn whole(
     mut running: Running,
     mut meter: Meter,
     mut body: openai::Body,
+    explain: bool,
 ) -> Result<Response<Body>, ApiError> {
     while let Some(event) = running.next().await {
         meter.see(&event);
         if let CallEvent::Failed(error) = event {
             return Err(error);
+        }
+        if explain && matches!(event, CallEvent::Finished(_)) {
+            body.note(note(&running).await);
         }
         if let Some(body) = body.event(&event) {
             return Ok(reply::json(body));
@@ -125,9 +135,9 @@ async fn whole(
     Err(ApiError::new(ErrorKind::Internal, "The call ended without a last event"))
 }
 
-fn stream(running: Running, meter: Meter, chunks: Chunks) -> Response<Body> {
+fn stream(running: Running, meter: Meter, chunks: Chunks, explain: bool) -> Response<Body> {
     let first = chunks.first();
-    let state = Stream { running, meter, chunks, first, ended: false };
+    let state = Stream { running, meter, chunks, first, explain, ended: false };
     let frames = futures_util::stream::unfold(state, |mut state| async move {
         let frame = state.next().await?;
         Some((Ok::<_, std::convert::Infallible>(frame), state))
@@ -144,6 +154,7 @@ struct Stream {
     chunks: Chunks,
     /// Sent together with the first text, so that a client that times its first chunk times the first token.
     first: Option<String>,
+    explain: bool,
     ended: bool,
 }
 
@@ -156,6 +167,9 @@ impl Stream {
             };
             let event = event?;
             self.meter.see(&event);
+            if self.explain && matches!(event, CallEvent::Finished(_)) {
+                self.chunks.note(note(&self.running).await);
+            }
             let frame = self.frame(&event);
             if !frame.is_empty() {
                 return Some(Bytes::from(frame));
@@ -190,6 +204,26 @@ impl Stream {
             self.ended = true;
         }
         frame
+    }
+}
+
+/// Whether the request asks why it reused less than it could.
+fn wants_explanation(headers: &HeaderMap) -> bool {
+    headers.get(EXPLAIN).is_some_and(|value| matches!(value.as_bytes(), b"1" | b"true"))
+}
+
+/// What Tapri has to say about a call: what was reused and, where it was less than it could be, why.
+fn note(running: &Running) -> impl Future<Output = serde_json::Value> + Send + use<> {
+    let reuse = running.admission().reuse;
+    let explanation = running.explanation();
+    async move {
+        serde_json::json!({
+            "prompt_tokens": reuse.prompt,
+            "cached_tokens": reuse.cached,
+            "joined_tokens": reuse.joined,
+            "stop": reuse.stop.as_str(),
+            "explanation": explanation.await,
+        })
     }
 }
 

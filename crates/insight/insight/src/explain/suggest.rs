@@ -86,6 +86,9 @@ pub(super) fn suggestion(reason: MissReason) -> &'static str {
         R::Evicted => {
             "give the cache more memory, or send calls with the same start to the same server"
         }
+        R::Restarted => {
+            "nothing in the prompt to change: the first call after a restart reads everything again"
+        }
         R::WindowGone => "give the cache more memory, so that the window's blocks are kept as well",
         R::BelowOneBlock => "nothing to change: a start shorter than one block is not kept",
         R::BelowMinimum => {
