@@ -19,7 +19,7 @@ use tapri_ledger::{
 /// What shares less than this shares nothing that a cache could keep.
 const BLOCK: u64 = 16;
 
-/// How many prompts that share nothing with a new one are still looked at for what stands behind their first difference.
+/// How many prompts are compared beyond their first difference.
 const LOOKED_AT: usize = 4;
 
 /// Records of earlier runs that are looked at.
@@ -146,8 +146,13 @@ impl Inner {
         candidates: &[Seen<Kept>],
     ) -> Explanation {
         let stop = stop_reason(asked.reuse.stop);
-        if let Some(kept) = kept {
-            if let Some((seen, found)) = kept.nearest(candidates, &asked.reuse, stop) {
+        // Neither has to do with any earlier prompt.
+        let settled = matches!(stop, StopReason::Bypassed | StopReason::BelowOneBlock);
+        if let Some(kept) = kept.filter(|_| !settled) {
+            if let Some((seen, mut found)) = kept.nearest(candidates, &asked.reuse, stop) {
+                if let (Some(place), Some(outline)) = (&mut found.place, &asked.outline) {
+                    place.page = place.page.or_else(|| page(outline, &place.path));
+                }
                 return found.explanation(Some(seen.call.clone()), self.config.values);
             }
             if let Some(past) = &self.past
@@ -217,33 +222,23 @@ impl Kept {
             };
             explain::explain(&seen.prompt.doc, &self.doc, &evidence)
         };
-        if let Some((seen, _)) = nearest(candidates, self) {
-            let found = explain(seen);
-            if found.shared.count >= BLOCK {
-                return Some((seen, found));
-            }
-        }
-        // The first words differ from all: a value that changes may stand at the very top.
-        candidates
-            .iter()
-            .take(LOOKED_AT)
-            .map(|seen| (seen, explain(seen)))
-            .filter(|(_, found)| found.lost.count >= BLOCK)
-            .max_by_key(|(_, found)| found.lost.count)
+        // Of equally near ones, that with most in common behind the first difference.
+        let best = |near: Vec<&'a Seen<Kept>>| {
+            near.into_iter()
+                .take(LOOKED_AT)
+                .map(|seen| (seen, explain(seen)))
+                .rev()
+                .max_by_key(|(_, found)| found.lost.count)
+        };
+        let alike =
+            best(nearest(candidates, self)).filter(|(_, found)| found.shared.count >= BLOCK);
+        // Where the first words differ from all, a value that changes may stand at the very top.
+        alike.or_else(|| {
+            best(candidates.iter().collect()).filter(|(_, found)| found.lost.count >= BLOCK)
+        })
     }
 
-    /// Tokens that both share from the start, by their ids.
-    fn shared_tokens(&self, other: &Kept) -> Option<u64> {
-        let (Some(mine), Some(theirs)) = (&self.ids, &other.ids) else { return None };
-        // Ids of different vocabularies say nothing.
-        (self.doc.model == other.doc.model)
-            .then(|| mine.iter().zip(theirs.iter()).take_while(|(a, b)| a == b).count() as u64)
-    }
-}
-
-impl Comparable for Kept {
-    /// Bytes of their texts.
-    fn shared(&self, other: &Self) -> usize {
+    fn shared_bytes(&self, other: &Kept) -> usize {
         let mut shared = 0;
         for (mine, theirs) in self.doc.parts.iter().zip(&other.doc.parts) {
             if mine.kind != theirs.kind {
@@ -256,6 +251,25 @@ impl Comparable for Kept {
             shared += mine.text.len();
         }
         shared
+    }
+
+    /// Tokens that both share from the start, by their ids.
+    fn shared_tokens(&self, other: &Kept) -> Option<u64> {
+        let (Some(mine), Some(theirs)) = (&self.ids, &other.ids) else { return None };
+        // Ids of different vocabularies say nothing.
+        (self.doc.model == other.doc.model)
+            .then(|| mine.iter().zip(theirs.iter()).take_while(|(a, b)| a == b).count() as u64)
+    }
+}
+
+impl Comparable for Kept {
+    /// Bytes of their texts, twice, and one more for the same partition of the cache: of equally near ones that is
+    /// the nearer.
+    fn shared(&self, other: &Self) -> usize {
+        match self.shared_bytes(other) {
+            0 => 0,
+            bytes => 2 * bytes + usize::from(self.doc.partitions == other.doc.partitions),
+        }
     }
 
     fn extends(&self, earlier: &Self) -> bool {
@@ -298,6 +312,13 @@ fn from_parts(parts: &[OutlinePart]) -> PromptDoc {
         })
         .collect();
     PromptDoc::from_parts(None, parts, turns)
+}
+
+/// Which page of the file a part is, from 1.
+fn page(outline: &Outline, path: &str) -> Option<u64> {
+    let Outline::Parts(parts) = outline else { return None };
+    let mut pages = parts.iter().filter(|part| part.kind == PartKind::Page);
+    pages.position(|part| &*part.path == path).map(|at| at as u64 + 1)
 }
 
 /// As the client may know it.
@@ -355,7 +376,7 @@ impl Past {
     /// What became of the nearest prompt of the same tenant and model. `None` where none shares a part.
     fn explain(&self, asked: &Asked) -> Option<Explanation> {
         // With a salt nobody knows whether an earlier call had the same.
-        if asked.salt.is_some() || asked.reuse.stop == ReuseStop::Bypassed {
+        if asked.salt.is_some() {
             return None;
         }
         let parts = asked.outline.as_ref()?.parts();

@@ -143,20 +143,18 @@ impl<P: Comparable> Recent<P> {
     }
 }
 
-/// The nearest of some prompts, newest first, and how much is shared; of equally near ones the newest. `None` where
-/// nothing is shared with any.
-pub fn nearest<'a, P: Comparable>(
-    candidates: &'a [Seen<P>],
-    prompt: &P,
-) -> Option<(&'a Seen<P>, usize)> {
-    let mut best: Option<(&Seen<P>, usize)> = None;
+/// The nearest of some prompts, all that are equally near, in their order. None where nothing is shared with any.
+pub fn nearest<'a, P: Comparable>(candidates: &'a [Seen<P>], prompt: &P) -> Vec<&'a Seen<P>> {
+    let mut best = (1, Vec::new());
     for seen in candidates {
         let shared = prompt.shared(&seen.prompt);
-        if shared > best.map_or(0, |(_, most)| most) {
-            best = Some((seen, shared));
+        if shared > best.0 {
+            best = (shared, vec![seen]);
+        } else if shared == best.0 {
+            best.1.push(seen);
         }
     }
-    best
+    best.1
 }
 
 #[cfg(test)]
@@ -195,11 +193,13 @@ mod tests {
         assert_eq!(calls(&recent, "a"), ["3", "2"]);
         assert_eq!(recent.bytes(), "other".len() + "system, question, answer".len());
         let all = recent.of("a");
+        let near = |text: &str| -> Vec<String> {
+            nearest(&all, &text.to_owned()).iter().map(|seen| seen.call.clone()).collect()
+        };
         assert_eq!(
-            nearest(&all, &"system, q".to_owned()).map(|(s, n)| (s.call.as_str(), n)),
-            Some(("3", 9))
+            (near("system, q"), near("o"), near("x")),
+            (vec!["3".into()], vec!["2".into()], vec![])
         );
-        assert!(nearest(&all, &"x".to_owned()).is_none());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
 
 mod engine;
+mod explain;
 mod http;
 mod listening;
 mod scripted;
