@@ -218,7 +218,7 @@ impl Kept {
                 cached: Some((reuse.cached + reuse.joined) as u64),
                 shared: self.shared_tokens(&seen.prompt),
                 prompt: Some(reuse.prompt as u64),
-                count: None,
+                ..Evidence::default()
             };
             explain::explain(&seen.prompt.doc, &self.doc, &evidence)
         };
