@@ -6,6 +6,7 @@
 //! Map:
 //! - [`alert`]: a tenant's or a route's hit rate fell, or is low.
 //! - [`cost`]: what caching costs and saves.
+//! - [`audit`]: whether one caller's prompt makes another's answer faster.
 //! - [`explain`]: why one prompt could not reuse another.
 //! - [`histogram`]: durations in bounded memory.
 //! - [`history`]: a log of calls, each against the nearest one before it.
@@ -21,6 +22,7 @@
 
 pub mod alert;
 pub mod cost;
+pub mod audit;
 pub mod explain;
 pub mod histogram;
 pub mod history;
