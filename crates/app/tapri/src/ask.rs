@@ -2,7 +2,6 @@
 
 mod asking;
 mod display;
-mod interrupt;
 mod questions;
 mod record;
 
@@ -15,11 +14,11 @@ use tapri_pipeline::api::TemplateUse;
 
 use crate::ask::asking::{Asked, Asker};
 use crate::ask::display::Display;
-use crate::ask::interrupt::Interrupt;
 use crate::ask::questions::Questions;
 use crate::ask::record::Report;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::load;
 use crate::prices;
 use crate::quantity::show_count;

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tapri_engine::{EngineConfig, PrefixHash};
 use tapri_registry::ModelRef;
 
+use crate::audit::AuditArgs;
 use crate::cost::CostArgs;
 use crate::explain::ExplainArgs;
 use crate::prices::PricesArgs;
@@ -27,6 +28,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Ask questions about a document (PDF, Markdown or text)
     Ask(AskArgs),
+    /// Test a deployment of your own: does one user's prompt make another's answer faster?
+    Audit(Box<AuditArgs>),
     /// Estimate what caching saves, before and after
     Cost(CostArgs),
     /// Say why a request could not reuse an earlier one, for two requests or a log

@@ -21,6 +21,11 @@ impl Failure {
         Failure { source: anyhow::Error::msg(message.into()), hint: Some(hint.into()), code: 2 }
     }
 
+    /// The same with another exit code.
+    pub(crate) fn with_code(self, code: u8) -> Self {
+        Failure { code, ..self }
+    }
+
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

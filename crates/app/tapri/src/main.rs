@@ -8,12 +8,14 @@
 #![expect(clippy::print_stderr, reason = "a command line prints")]
 
 mod ask;
+mod audit;
 mod broken;
 mod cli;
 mod cost;
 mod data;
 mod explain;
 mod failure;
+mod interrupt;
 mod load;
 mod prices;
 mod progress;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Command::Ask(args) => ask::run(&args),
         Command::Cost(args) => cost::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Report(args) => report::run(&args),

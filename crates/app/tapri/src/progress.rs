@@ -126,9 +126,16 @@ impl Working {
     }
 }
 
+impl Working {
+    /// Takes it off the screen.
+    pub(crate) fn done(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 impl Drop for Working {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.done();
     }
 }
 

@@ -5,8 +5,8 @@
 //!
 //! Map:
 //! - [`alert`]: a tenant's or a route's hit rate fell, or is low.
-//! - [`cost`]: what caching costs and saves.
 //! - [`audit`]: whether one caller's prompt makes another's answer faster.
+//! - [`cost`]: what caching costs and saves.
 //! - [`explain`]: why one prompt could not reuse another.
 //! - [`histogram`]: durations in bounded memory.
 //! - [`history`]: a log of calls, each against the nearest one before it.
@@ -21,8 +21,8 @@
 //! - [`usage`]: the token counts of any log, in one form.
 
 pub mod alert;
-pub mod cost;
 pub mod audit;
+pub mod cost;
 pub mod explain;
 pub mod histogram;
 pub mod history;

@@ -8,10 +8,10 @@ use tapri_pipeline::Pipeline;
 use tapri_pipeline::api::{ApiError, Call, CallEvent, Prompt, Sampling};
 
 use crate::ask::display::Display;
-use crate::ask::interrupt::Interrupt;
 use crate::ask::record::Record;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// Asks one question after another.
 pub(crate) struct Asker {

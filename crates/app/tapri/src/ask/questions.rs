@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::ask::interrupt::Interrupt;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// The questions, in order.
 pub(crate) enum Questions {

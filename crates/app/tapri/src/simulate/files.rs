@@ -11,6 +11,7 @@ use tapri_insight::lines::{Broken, Lines, decompressed};
 use tapri_insight::simulate::{Format, ReadError, Reader, Trace};
 
 use super::SimulateArgs;
+use crate::broken;
 use crate::failure::Failure;
 use crate::progress::Working;
 
@@ -33,7 +34,7 @@ pub(super) fn read(args: &SimulateArgs) -> Result<Input> {
     for path in &files {
         let found =
             read_file(&mut reader, path, &done, &bar).map_err(|error| failed(path, error))?;
-        say_broken(path, &found);
+        broken::say(&path.display().to_string(), &found);
         broken += found.count;
     }
     drop(bar);
@@ -142,25 +143,6 @@ fn read_file(
     let mut lines = Lines::new(input);
     reader.read_lines(&mut lines, |_| bar.at(done.get()))?;
     Ok(lines.broken)
-}
-
-fn say_broken(path: &Path, broken: &Broken) {
-    if broken.count == 0 {
-        return;
-    }
-    let lines = if broken.count == 1 { "place" } else { "places" };
-    eprintln!(
-        "warning: {}: {} {lines} can't be used and were left out",
-        path.display(),
-        broken.count
-    );
-    for (line, what) in &broken.first {
-        eprintln!("  line {line}: {what}");
-    }
-    let more = broken.count - broken.first.len() as u64;
-    if more > 0 {
-        eprintln!("  and {more} more");
-    }
 }
 
 /// Counts a file's own bytes, before they are decompressed: the part of it that is done.

@@ -10,6 +10,7 @@
     unreachable_pub
 )]
 
+mod audit;
 mod process;
 mod sdk;
 
