@@ -199,7 +199,7 @@ fn ledger(path: &Path) {
                 suggestion: "Move it behind what stays the same.".to_owned(),
             });
         }
-        writer.record(Entry { record, outline: None, prompt_ids: None, salt: None });
+        writer.record(Entry { record, outline: None, prompt_ids: None, salt: None, explain: None });
     }
     assert!(writer.close(Duration::from_secs(30)));
 }
