@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
+    /// Where Tapri's own server records its calls: measured calls are no one's calls.
+    _data: tempfile::TempDir,
 }
 
 impl Server {
@@ -21,14 +23,16 @@ impl Server {
         let words: Vec<String> =
             words.iter().map(|w| w.replace("{port}", &port.to_string())).collect();
         let (program, arguments) = words.split_first().context("the command is empty")?;
+        let data = tempfile::tempdir().context("make a folder for the server's data")?;
         let child = Command::new(program)
             .args(arguments)
+            .env("TAPRI_LEDGER", data.path().join("ledger.sqlite"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("start {program}"))?;
-        let mut server = Server { child, url: format!("http://127.0.0.1:{port}") };
+        let mut server = Server { child, url: format!("http://127.0.0.1:{port}"), _data: data };
         server.wait_until_healthy(limit)?;
         Ok(server)
     }

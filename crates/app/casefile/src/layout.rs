@@ -9,7 +9,7 @@
 //! question                       always new
 //! ```
 
-use tapri_pipeline::api::{Message, Prompt, Stop};
+use tapri_pipeline::api::{Message, OutlinePart, PartKind, Prompt, Stop};
 
 /// How the parts become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,35 @@ impl Layout {
         }
     }
 
+    /// The parts of the prompt by name, for records and explanations. The file comes as its pages, whose texts are
+    /// shared: see [`pages`].
+    pub fn outline(self, parts: &Parts<'_>, pages: &[OutlinePart]) -> Vec<OutlinePart> {
+        let mut outline = Vec::with_capacity(pages.len() + 2 * parts.turns.len() + 6);
+        let mut add = |kind, path: String, text: &str| {
+            if !text.is_empty() {
+                outline.push(OutlinePart::new(kind, path, text));
+            }
+        };
+        add(PartKind::System, "instructions".to_owned(), parts.instructions);
+        add(PartKind::Tools, "tools".to_owned(), parts.tools);
+        outline.extend(pages.iter().cloned());
+        let mut add = |path: String, text: &str| {
+            if !text.is_empty() {
+                outline.push(OutlinePart::new(PartKind::Message, path, text));
+            }
+        };
+        for (i, turn) in parts.turns.iter().enumerate() {
+            add(format!("turns[{i}].question"), &turn.question);
+            add(format!("turns[{i}].answer"), &turn.answer);
+        }
+        for (i, paragraph) in parts.retrieved.iter().enumerate() {
+            add(format!("retrieved[{i}]"), paragraph);
+        }
+        add("moment".to_owned(), parts.moment);
+        add("question".to_owned(), parts.question);
+        outline
+    }
+
     /// What ends an answer, besides the model's own end.
     pub fn stop(self) -> Stop {
         match self {
@@ -80,6 +109,14 @@ impl Layout {
     pub fn tidy(self, answer: &str) -> &str {
         answer.trim()
     }
+}
+
+/// A file's text by its pages, which a form feed parts. A text without one is one page.
+pub fn pages(file: &str) -> Vec<OutlinePart> {
+    file.split('\u{c}')
+        .enumerate()
+        .map(|(i, page)| OutlinePart::new(PartKind::Page, format!("file.pages[{i}]"), page))
+        .collect()
 }
 
 fn joined(parts: &[&str]) -> String {
@@ -177,6 +214,34 @@ mod tests {
                 "{layout:?}: {places:?} in {text}"
             );
         }
+    }
+
+    #[test]
+    fn the_outline_has_every_part_in_the_prompts_order() {
+        let turns =
+            [Turn { question: "<earlier question>".into(), answer: "<earlier answer>".into() }];
+        let retrieved = ["<retrieved>".to_owned()];
+        let parts = every_part(&turns, &retrieved);
+        let outline = Layout::Chat.outline(&parts, &pages("<file>\u{c}second page"));
+        let read: Vec<_> =
+            outline.iter().map(|part| (part.kind, &*part.path, &*part.text)).collect();
+        let message = PartKind::Message;
+        assert_eq!(
+            read,
+            [
+                (PartKind::System, "instructions", "<instructions>"),
+                (PartKind::Tools, "tools", "<tools>"),
+                (PartKind::Page, "file.pages[0]", "<file>"),
+                (PartKind::Page, "file.pages[1]", "second page"),
+                (message, "turns[0].question", "<earlier question>"),
+                (message, "turns[0].answer", "<earlier answer>"),
+                (message, "retrieved[0]", "<retrieved>"),
+                (message, "moment", "<moment>"),
+                (message, "question", "<question>"),
+            ]
+        );
+        let empty = Parts { question: "q", ..Parts::default() };
+        assert_eq!(Layout::Completion.outline(&empty, &[]).len(), 1);
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod pdf;
 pub mod session;
 
 pub use document::{Document, DocumentError, Format};
-pub use layout::{Layout, Parts, Turn};
+pub use layout::{Layout, Parts, Turn, pages};
 pub use pdf::EXTRACTION_THREAD;
 pub use session::{Dropped, Prepared, Room, Session, SessionError};
 pub use tapri_pipeline::api::Prompt;

@@ -1,8 +1,8 @@
 //! Questions about one document, and the room they have.
 
-use tapri_pipeline::api::{Prompt, Stop};
+use tapri_pipeline::api::{Outline, OutlinePart, Prompt, Stop};
 
-use crate::layout::INSTRUCTIONS;
+use crate::layout::{INSTRUCTIONS, pages};
 use crate::{Document, Layout, Parts, Turn};
 
 /// How many tokens there are.
@@ -29,6 +29,8 @@ pub struct Session {
     room: Room,
     instructions: &'static str,
     turns: Vec<Turn>,
+    /// The document's text once more, by page: every question's outline shares it.
+    pages: Vec<OutlinePart>,
 }
 
 /// A question's prompt.
@@ -36,6 +38,8 @@ pub struct Session {
 pub struct Prepared {
     /// What the model reads.
     pub prompt: Prompt,
+    /// What it is made of.
+    pub outline: Outline,
     /// What ends the answer.
     pub stop: Stop,
     /// The prompt's length in tokens.
@@ -85,7 +89,8 @@ impl Session {
             // A base model takes instructions for a part of the text, and goes on in kind.
             Layout::Completion => "",
         };
-        Session { document, layout, room, instructions, turns: Vec::new() }
+        let pages = pages(document.text());
+        Session { document, layout, room, instructions, turns: Vec::new(), pages }
     }
 
     /// The document.
@@ -119,6 +124,11 @@ impl Session {
         }
     }
 
+    fn outline(&self, question: &str) -> Outline {
+        let parts = self.parts(&self.turns, question);
+        Outline::Parts(self.layout.outline(&parts, &self.pages).into())
+    }
+
     /// The prompt for a question. `count` says how many tokens a prompt becomes.
     ///
     /// When earlier turns outgrow the context, the oldest go in one step until those that are left take half
@@ -140,7 +150,8 @@ impl Session {
         let stop = self.layout.stop();
         let (prompt, tokens) = tokens_from(self, 0)?;
         if tokens <= room {
-            return Ok(Prepared { prompt, stop, tokens, dropped: None });
+            let outline = self.outline(question);
+            return Ok(Prepared { prompt, outline, stop, tokens, dropped: None });
         }
         let all = self.turns.len();
         let (mut prompt, mut tokens) = tokens_from(self, all)?;
@@ -162,6 +173,7 @@ impl Session {
         }
         self.turns.drain(..first);
         let dropped = Some(Dropped { turns: first, left: self.turns.len() });
-        Ok(Prepared { prompt, stop, tokens, dropped })
+        let outline = self.outline(question);
+        Ok(Prepared { prompt, outline, stop, tokens, dropped })
     }
 }

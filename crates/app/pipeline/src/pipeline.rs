@@ -129,9 +129,10 @@ impl Pipeline {
         Ok((admission, directives, events))
     }
 
-    /// Records a request that could not be read as a call, and so was refused at the door.
-    pub fn refused(&self, id: CallId, origin: &Origin, error: &ApiError) {
-        self.recorder.refused(id, origin, error);
+    /// Records a request that never became a call, and was refused at the door. Of a model that isn't known, the
+    /// name is empty.
+    pub fn refused(&self, id: CallId, origin: &Origin, model: &str, error: &ApiError) {
+        self.recorder.refused(id, origin, model, error);
     }
 
     /// The token ids a prompt becomes, exactly those that [`Pipeline::start`] would have the model read.

@@ -50,6 +50,11 @@ impl Recorder {
         self.inner.as_ref().map(|inner| inner.writer.counts())
     }
 
+    /// The last thing that went wrong with writing them; see [`Writer::last_error`].
+    pub fn last_error(&self) -> Option<String> {
+        self.inner.as_ref().and_then(|inner| inner.writer.last_error())
+    }
+
     /// Writes what waits and closes the ledger; see [`Writer::close`].
     pub fn close(&self, limit: Duration) -> bool {
         self.inner.as_ref().is_none_or(|inner| inner.writer.close(limit))
@@ -78,9 +83,10 @@ impl Recorder {
     }
 
     /// A request that was no call: what it asked could not be read.
-    pub(crate) fn refused(&self, id: CallId, origin: &Origin, error: &ApiError) {
+    pub(crate) fn refused(&self, id: CallId, origin: &Origin, model: &str, error: &ApiError) {
         if let Some(inner) = &self.inner {
             let mut record = inner.record(id, origin);
+            model.clone_into(&mut record.model);
             record.ending = Ending::Error(error.word().to_owned());
             inner.writer.record(Entry {
                 record,

@@ -239,7 +239,7 @@ fn a_request_that_can_not_be_read() {
     let scene = Scene::new();
     let (id, error) =
         (CallId::random(), ApiError::invalid("messages", "is missing").code("missing_field"));
-    scene.pipeline.pipeline().refused(id, &Origin::of("/v1/chat/completions"), &error);
+    scene.pipeline.pipeline().refused(id, &Origin::of("/v1/chat/completions"), "", &error);
     let record = scene.record();
     assert_eq!((record.id, record.model.as_str()), (id.to_string(), ""));
     assert_eq!(record.ending, Ending::Error("missing_field".to_owned()));

@@ -19,6 +19,7 @@ use crate::ask::record::Report;
 use crate::cli::AskArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::ledger;
 use crate::load;
 use crate::prices;
 use crate::quantity::show_count;
@@ -44,7 +45,9 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let session = Session::new(document, layout, room);
     let mut display = Display::new(args.json);
     let mut report = Report::new(card.id.clone(), !args.engine.no_prefix_cache, prices);
-    let mut asker = Asker::new(loaded.pipeline.clone(), session, args);
+    let recorder = args.ledger.recorder(&report.prices);
+    let pipeline = loaded.pipeline.recorded(recorder.clone());
+    let mut asker = Asker::new(pipeline, session, args);
     let ended = runtime.block_on(async {
         let interrupt = Interrupt::listen().await;
         while let Some(question) = questions.next(&interrupt).await? {
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     });
     // A thread that reads from a terminal can't be waited for.
     runtime.shutdown_background();
+    ledger::close(&recorder);
     // What was answered before an error or Ctrl-C is as true as before.
     display.summary(&report)?;
     ended

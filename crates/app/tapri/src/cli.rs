@@ -9,8 +9,10 @@ use tapri_engine::{EngineConfig, PrefixHash};
 use tapri_registry::ModelRef;
 
 use crate::audit::AuditArgs;
+use crate::calls::CallsArgs;
 use crate::cost::CostArgs;
 use crate::explain::ExplainArgs;
+use crate::ledger::LedgerArgs;
 use crate::prices::PricesArgs;
 use crate::quantity;
 use crate::report::ReportArgs;
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Ask(AskArgs),
     /// Test a deployment of your own: does one user's prompt make another's answer faster?
     Audit(Box<AuditArgs>),
+    /// List the calls that the ledger has, and show one
+    Calls(CallsArgs),
     /// Estimate what caching saves, before and after
     Cost(CostArgs),
     /// Say why a request could not reuse an earlier one, for two requests or a log
@@ -73,6 +77,8 @@ pub(crate) struct AskArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) ledger: LedgerArgs,
 }
 
 #[derive(Debug, Args)]
@@ -96,8 +102,19 @@ pub(crate) struct ServeArgs {
     /// Leave out of every answer how many tokens came from the cache
     #[arg(long)]
     pub(crate) hide_cached_tokens: bool,
+    /// The prices to estimate each call's cost with: example, bundled, a file, or a model's name
+    #[arg(
+        long,
+        env = "TAPRI_PRICES",
+        hide_env_values = true,
+        value_name = "PRICES",
+        default_value = "example"
+    )]
+    pub(crate) prices: String,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) ledger: LedgerArgs,
 }
 
 /// The engine's settings, the same for every command that runs a model.

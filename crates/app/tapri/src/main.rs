@@ -10,12 +10,14 @@
 mod ask;
 mod audit;
 mod broken;
+mod calls;
 mod cli;
 mod cost;
 mod data;
 mod explain;
 mod failure;
 mod interrupt;
+mod ledger;
 mod load;
 mod prices;
 mod progress;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     quiet_extraction();
     let result = match Cli::parse().command {
         Command::Ask(args) => ask::run(&args),
+        Command::Calls(args) => calls::run(&args),
         Command::Cost(args) => cost::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Audit(args) => audit::run(&args),

@@ -1,7 +1,7 @@
 //! `tapri report`.
 
 mod logs;
-mod period;
+pub(crate) mod period;
 mod pricing;
 
 use std::io::{self, Write};

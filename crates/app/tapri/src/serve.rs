@@ -10,7 +10,9 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
+use crate::ledger;
 use crate::load;
+use crate::prices;
 
 /// The variable that says what is logged; see the documentation of `tracing_subscriber::EnvFilter`.
 const LOG_VARIABLE: &str = "TAPRI_LOG";
@@ -32,9 +34,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     runtime.block_on(async {
         // The port before the model: that it is taken should be known at once.
         let bound = tapri_server::bind(config).await.map_err(failure)?;
-        let loaded = tokio::task::block_in_place(|| load::load(&args.model, &args.engine))?;
+        let prices = prices::list(&args.prices, &args.model.to_string())?;
+        let (loaded, recorder) = tokio::task::block_in_place(|| {
+            let loaded = load::load(&args.model, &args.engine)?;
+            anyhow::Ok((loaded, args.ledger.recorder(&prices)))
+        })?;
         announce(&loaded.name, bound.address())?;
-        bound.run(loaded.pipeline).await.map_err(failure)?;
+        let served = bound.run(loaded.pipeline.recorded(recorder.clone())).await;
+        tokio::task::block_in_place(|| ledger::close(&recorder));
+        served.map_err(failure)?;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -31,6 +31,8 @@ pub struct Filter {
     pub reason: Option<MissReason>,
     /// Whose prefix reuse stopped for this, by the cache's own name: `evicted`.
     pub stop: Option<String>,
+    /// Explained by this reason, or stopped for it, by its name.
+    pub why: Option<String>,
     /// That ended so: `stop`, `length`, `abort`, `error`.
     pub ending: Option<String>,
     /// With at least so many prompt tokens.
@@ -77,9 +79,11 @@ impl Filter {
     pub(crate) fn sql(&self) -> Sql {
         let mut wheres = Vec::new();
         let mut values = Vec::new();
+        // A condition has a question mark, or several for the same value.
         let mut add = |condition: &str, value: Value| {
+            let marks = condition.matches('?').count();
+            values.extend(std::iter::repeat_n(value, marks));
             wheres.push(condition.to_owned());
-            values.push(value);
         };
         if let Some(since) = self.since {
             add("at >= ?", micros(since).into());
@@ -105,6 +109,9 @@ impl Filter {
             // A range, which an index serves, where LIKE would need its signs escaped.
             add("id >= ?", prefix.clone().into());
             add("id < ?", format!("{prefix}\u{10ffff}").into());
+        }
+        if let Some(why) = &self.why {
+            add("(miss_reason = ? OR prefix_reason = ?)", why.clone().into());
         }
         if let Some(outcome) = self.outcome {
             add(OUTCOME, outcome.as_str().to_owned().into());

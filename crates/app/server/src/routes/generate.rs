@@ -52,7 +52,7 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
         Ok(request) => request,
         Err(error) => {
             let id = CallId::random();
-            app.pipeline().refused(id, &origin, &error);
+            app.pipeline().refused(id, &origin, "", &error);
             let mut response = app.respond(Err(error));
             reply::request_id(response.headers_mut(), id);
             return response;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tapri_casefile::{Prepared, Session, SessionError};
 use tapri_pipeline::Pipeline;
-use tapri_pipeline::api::{ApiError, Call, CallEvent, Prompt, Sampling};
+use tapri_pipeline::api::{ApiError, Call, CallEvent, CallId, Origin, Prompt, Sampling};
 
 use crate::ask::display::Display;
 use crate::ask::record::Record;
@@ -20,6 +20,7 @@ pub(crate) struct Asker {
     max_tokens: usize,
     keep_turns: bool,
     asked: usize,
+    origin: Origin,
 }
 
 /// How a question ended.
@@ -37,6 +38,11 @@ impl Asker {
             max_tokens: args.max_tokens.get(),
             keep_turns: args.chat,
             asked: 0,
+            // The questions of one run are one conversation.
+            origin: Origin {
+                conversation: Some(CallId::random().to_string()),
+                ..Origin::of("ask")
+            },
         }
     }
 
@@ -69,6 +75,8 @@ impl Asker {
             max_tokens: Some(self.max_tokens),
             sampling: Sampling::greedy(),
             stop: prepared.stop,
+            origin: self.origin.clone(),
+            outline: Some(prepared.outline),
             ..Call::new(prepared.prompt)
         };
         self.answer(question, call, start, display).await
@@ -110,6 +118,7 @@ impl Asker {
                         answer: answer.trim().to_owned(),
                         prompt_tokens: finish.usage.prompt(),
                         cached_tokens: finish.usage.cached,
+                        written_tokens: finish.usage.written.unwrap_or(0),
                         answer_tokens: finish.usage.answer,
                         // Without a token, the end came when the first was due.
                         ttft: first.map_or_else(|| start.elapsed(), |first| first - start),
@@ -123,6 +132,14 @@ impl Asker {
             }
         }
         Err(anyhow::anyhow!("the answer ended without a reason"))
+    }
+
+    /// A question that is refused before it becomes a call leaves a record, too.
+    fn too_long(&self, error: &SessionError<Uncounted>) {
+        let error =
+            ApiError::invalid("question", error.to_string()).code("context_length_exceeded");
+        let model = self.pipeline.model(None).map_or("", |card| &card.id);
+        self.pipeline.refused(CallId::random(), &self.origin, model, &error);
     }
 
     /// The prompt of a question, as token ids where they are known already.
@@ -155,6 +172,7 @@ impl Asker {
                     counts.push((prompt, ids));
                 }
                 (Err(error), _) => {
+                    self.too_long(&error);
                     let hint = "take a model with a larger context ('tapri pull' lists some), split the document, or \
                                 lower --max-tokens";
                     return Err(

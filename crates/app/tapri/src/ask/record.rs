@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
-use tapri_insight::prices::{Billed, PriceList};
+use tapri_insight::prices::{Billed, PriceList, Written};
 use tapri_ledger::Money;
 use tapri_pipeline::api::{FinishReason, ReuseStop};
 
@@ -15,6 +15,8 @@ pub(crate) struct Record {
     pub(crate) answer: String,
     pub(crate) prompt_tokens: usize,
     pub(crate) cached_tokens: usize,
+    /// Left behind in the cache for the first time.
+    pub(crate) written_tokens: usize,
     pub(crate) answer_tokens: usize,
     /// From the question to the answer's first token.
     pub(crate) ttft: Duration,
@@ -29,9 +31,11 @@ impl Record {
     /// What it used, as bills count it.
     fn billed(&self) -> Billed {
         let cached = self.cached_tokens.min(self.prompt_tokens);
+        let written = self.written_tokens.min(self.prompt_tokens - cached);
         Billed {
-            uncached: (self.prompt_tokens - cached) as u64,
+            uncached: (self.prompt_tokens - cached - written) as u64,
             cached: cached as u64,
+            written: Written { unsaid: written as u64, ..Written::default() },
             answer: self.answer_tokens as u64,
             ..Billed::default()
         }
@@ -162,6 +166,7 @@ pub(crate) mod tests {
                 answer: "It is so.".into(),
                 prompt_tokens: 1020,
                 cached_tokens: cached,
+                written_tokens: 0,
                 answer_tokens: 5,
                 ttft: Duration::from_millis(ttft),
                 decode: Duration::from_millis(100),

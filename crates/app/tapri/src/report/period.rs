@@ -20,7 +20,7 @@ pub(crate) enum Since {
 }
 
 impl Since {
-    pub(super) fn start(&self, now: Timestamp, zone: &TimeZone) -> Timestamp {
+    pub(crate) fn start(&self, now: Timestamp, zone: &TimeZone) -> Timestamp {
         match self {
             Since::Ago(ago) => SignedDuration::try_from(*ago)
                 .ok()

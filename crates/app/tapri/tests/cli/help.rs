@@ -13,7 +13,8 @@ fn help_of_everything() {
     insta::assert_snapshot!("help_cost", help(&["cost", "--help"]));
     insta::assert_snapshot!("help_explain", help(&["explain", "--help"]));
     insta::assert_snapshot!("help_prices", help(&["prices", "--help"]));
-    insta::assert_snapshot!("help_audit", help(&["audit", "--help"]));
+    insta::assert_snapshot!("help_calls", help(&["calls", "--help"]));
+    insta::assert_snapshot!("help_calls_show", help(&["calls", "show", "--help"]));
     insta::assert_snapshot!("help_pull", help(&["pull", "--help"]));
     insta::assert_snapshot!("help_report", help(&["report", "--help"]));
     insta::assert_snapshot!("help_serve", help(&["serve", "--help"]));

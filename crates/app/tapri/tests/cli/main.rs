@@ -3,9 +3,11 @@
 
 mod ask;
 mod audit;
+mod calls;
 mod cost;
 mod explain;
 mod help;
+mod ledger;
 mod prices;
 mod refusals;
 mod report;

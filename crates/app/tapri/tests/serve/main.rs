@@ -11,6 +11,7 @@
 )]
 
 mod audit;
+mod ledger;
 mod process;
 mod sdk;
 

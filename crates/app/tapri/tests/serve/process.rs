@@ -1,7 +1,10 @@
 //! The binary as a child process.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+
+use tempfile::TempDir;
 
 /// The binary with arguments.
 pub fn tapri(arguments: &[&str]) -> Command {
@@ -13,6 +16,7 @@ pub fn tapri(arguments: &[&str]) -> Command {
 /// A running `tapri serve`, ended when dropped.
 pub struct Server {
     child: Child,
+    folder: TempDir,
     address: String,
 }
 
@@ -22,8 +26,10 @@ impl Server {
         // Pulled here if it is missing, so that the server's own start is quick.
         let model = tapri_registry::test_model("smollm2");
         let model = model.to_str().expect("a path in UTF-8");
+        let folder = tempfile::tempdir().unwrap();
         let mut child = tapri(&["serve", "--model", model, "--port", "0"])
             .args(more)
+            .env("TAPRI_DATA", folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()
@@ -37,7 +43,12 @@ impl Server {
         };
         // What it says later has to go somewhere.
         std::thread::spawn(move || lines.for_each(drop));
-        Server { child, address }
+        Server { child, folder, address }
+    }
+
+    /// Its ledger.
+    pub fn ledger(&self) -> PathBuf {
+        self.folder.path().join("ledger.sqlite")
     }
 
     /// Where it listens, as `host:port`.

@@ -61,6 +61,8 @@ fn filters() {
         (Filter { outcome: Some(CacheOutcome::Miss), ..all.clone() }, &["aa01"]),
         (Filter { reason: Some(MissReason::Evicted), ..all.clone() }, &["aa02"]),
         (Filter { stop: some("evicted"), ..all.clone() }, &["aa02"]),
+        (Filter { why: some("evicted"), ..all.clone() }, &["aa02"]),
+        (Filter { why: some("never_seen"), ..all.clone() }, &["aa01", "ab03", "_%04"]),
         (Filter { ending: some("error"), ..all.clone() }, &["ac05"]),
         (Filter { min_prompt: Some(100), ..all.clone() }, &["aa01", "aa02", "ab03"]),
         (Filter { hit_below: Some(0.5), ..all.clone() }, &["aa01", "_%04"]),

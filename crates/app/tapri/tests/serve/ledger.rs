@@ -1,0 +1,145 @@
+//! What `tapri serve` leaves in the ledger.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tapri_ledger::{CacheOutcome, CallRecord, Ending, Filter, Ledger};
+
+use crate::process::Server;
+use crate::{metric, post, read, story, wait_until};
+
+fn records(server: &Server) -> Vec<CallRecord> {
+    match Ledger::open_read(&server.ledger()) {
+        Ok(ledger) => ledger.records(&Filter::default()).unwrap(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn records_of(server: &Server, calls: usize) -> Vec<CallRecord> {
+    wait_until("every call has its record", || records(server).len() >= calls);
+    let records = records(server);
+    assert_eq!(records.len(), calls, "{records:?}");
+    records
+}
+
+/// The head and the JSON of an answer.
+fn ask(server: &Server, path: &str, body: &Value) -> (String, Value) {
+    let reply = read(post(server, path, body));
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    (head.to_ascii_lowercase(), serde_json::from_str(body).unwrap())
+}
+
+fn id(head: &str) -> &str {
+    head.lines().find_map(|line| line.strip_prefix("x-request-id: ")).unwrap()
+}
+
+#[test]
+fn every_call_is_a_record_and_no_text_is_in_the_file() {
+    let mut server = Server::start(&[]);
+    let chat = |model: &str, question: &str| {
+        json!({"model": model, "max_tokens": 6, "temperature": 0, "metadata": {"session_id": "s7"},
+               "messages": [{"role": "system", "content": "Kahwa with saffron, always."},
+                            {"role": "user", "content": question}]})
+    };
+    let name = "SmolLM2-135M-Instruct.Q4_1";
+    let mut expected = Vec::new();
+    for question in ["Which tea is brewed for Gulmarg?", "Which tea is brewed for Gulmarg?"] {
+        expected.push(ask(&server, "/v1/chat/completions", &chat(name, question)));
+    }
+    let streamed = {
+        let mut body = json!({"prompt": "Darjeeling grows at", "max_tokens": 5, "temperature": 0, "stream": true});
+        body["stream_options"] = json!({"include_usage": true});
+        read(post(&server, "/v1/completions", &body))
+    };
+    let refused = [
+        ask(&server, "/v1/chat/completions", &chat("gpt-9", "Which?")),
+        ask(&server, "/v1/completions", &json!({"prompt": "x", "n": 3})),
+        ask(&server, "/v1/completions", &json!({"prompt": "tea ".repeat(9000), "model": name})),
+    ];
+    let records = records_of(&server, 6);
+
+    for (record, (head, body)) in records.iter().zip(&expected) {
+        let usage = &body["usage"];
+        assert_eq!(record.id, id(head));
+        assert_eq!(usage["prompt_tokens"], record.tokens.prompt.unwrap());
+        assert_eq!(usage["completion_tokens"], record.tokens.answer.unwrap());
+        assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], record.tokens.cached.unwrap());
+        assert_eq!((&*record.route, &*record.model), ("/v1/chat/completions", name));
+        assert_eq!(record.conversation.as_deref(), Some("s7"));
+        assert!(record.ttft.unwrap() <= record.total && record.cost.is_some());
+        let paths: Vec<_> = record.parts.iter().map(|part| &*part.path).collect();
+        assert_eq!(paths, ["messages[0].content", "messages[1].content"]);
+    }
+    assert_eq!(records[0].parts, records[1].parts);
+    assert_eq!(records[0].prefix.as_ref().unwrap().outcome, CacheOutcome::Miss);
+    assert_eq!(records[1].prefix.as_ref().unwrap().outcome, CacheOutcome::Hit);
+    assert_eq!(records[1].tokens.written, Some(0));
+
+    let usage: Value = streamed
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok())
+        .find_map(|chunk| chunk.get("usage").filter(|usage| !usage.is_null()).cloned())
+        .unwrap();
+    assert_eq!(usage["prompt_tokens"], records[2].tokens.prompt.unwrap());
+    assert_eq!(usage["completion_tokens"], records[2].tokens.answer.unwrap());
+    assert_eq!(records[2].route, "/v1/completions");
+
+    let codes = ["model_not_found", "unsupported_field", "context_length_exceeded"];
+    for ((record, (head, body)), code) in records[3..].iter().zip(&refused).zip(codes) {
+        assert_eq!(record.ending, Ending::Error(code.to_owned()));
+        assert_eq!(body["error"]["code"], code);
+        assert_eq!(record.id, id(head), "what a client is told leads to the record");
+    }
+    assert_eq!(metric(&server, "tapri_ledger_records_total{outcome=\"written\""), 6.0);
+    assert_eq!(metric(&server, "tapri_ledger_records_total{outcome=\"dropped\""), 0.0);
+
+    // The log that still lies beside the file, and the file after the end.
+    let texts = ["Kahwa", "saffron", "Gulmarg", "Darjeeling", "tea tea"];
+    let ledger = server.ledger();
+    let search = || {
+        for entry in std::fs::read_dir(ledger.parent().unwrap()).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            for text in texts {
+                let found = bytes.windows(text.len()).any(|at| at == text.as_bytes());
+                assert!(!found, "'{text}' is in {}", path.display());
+            }
+        }
+    };
+    search();
+    server.terminate();
+    assert!(server.wait().success());
+    search();
+}
+
+#[test]
+fn a_client_that_leaves_is_a_record_too() {
+    use std::io::Read;
+    let server = Server::start(&[]);
+    let mut stream = post(&server, "/v1/chat/completions", &story(2000));
+    let mut start = [0; 600];
+    stream.read_exact(&mut start).unwrap();
+    drop(stream);
+    let records = records_of(&server, 1);
+    assert_eq!(records[0].ending, Ending::Abort);
+    assert!(records[0].tokens.answer.unwrap() >= 1 && records[0].ttft > Some(Duration::ZERO));
+}
+
+#[test]
+fn what_waits_is_written_at_the_end() {
+    let mut server = Server::start(&[]);
+    ask(&server, "/v1/completions", &json!({"prompt": "Tea", "max_tokens": 1}));
+    server.terminate();
+    assert!(server.wait().success());
+    assert_eq!(records(&server).len(), 1);
+}
+
+#[test]
+fn without_a_ledger_calls_are_served_and_drops_are_counted() {
+    let server = Server::start(&["--ledger", "/dev/null/ledger.sqlite"]);
+    let (_, body) = ask(&server, "/v1/completions", &json!({"prompt": "Tea", "max_tokens": 1}));
+    assert_eq!(body["usage"]["completion_tokens"], 1);
+    wait_until("the record is counted", || {
+        metric(&server, "tapri_ledger_records_total{outcome=\"dropped\"") == 1.0
+    });
+}
