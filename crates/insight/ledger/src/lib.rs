@@ -28,7 +28,7 @@
 //! let mut record = CallRecord::new("4f1c", jiff::Timestamp::now());
 //! record.tokens.prompt = Some(30_650);
 //! record.tokens.cached = Some(30_592);
-//! writer.record(Entry { record, outline: None, prompt_ids: None, salt: None, explain: None });
+//! writer.record(Entry::new(record));
 //! writer.flush(Duration::from_secs(10));
 //!
 //! let filter = Filter { hit_above: Some(0.9), ..Filter::default() };

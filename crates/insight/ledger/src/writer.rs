@@ -81,6 +81,11 @@ impl std::fmt::Debug for Explain {
 }
 
 impl Entry {
+    /// A record of which no more is known.
+    pub fn new(record: CallRecord) -> Self {
+        Entry { record, outline: None, prompt_ids: None, salt: None, explain: None }
+    }
+
     fn bytes(&self) -> usize {
         let ids = self.prompt_ids.as_ref().map_or(0, |ids| 4 * ids.len());
         self.outline.as_ref().map_or(0, Outline::bytes) + ids

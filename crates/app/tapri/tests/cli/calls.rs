@@ -90,7 +90,7 @@ fn shell() -> Shell {
     refused.ending = Ending::Error("model_not_found".to_owned());
     refused.total = Duration::from_micros(90);
     for record in [cold, warm, changed, refused] {
-        writer.record(Entry { record, outline: None, prompt_ids: None, salt: None });
+        writer.record(Entry::new(record));
     }
     assert!(writer.close(Duration::from_secs(60)));
     shell

@@ -199,7 +199,7 @@ fn ledger(path: &Path) {
                 suggestion: "Move it behind what stays the same.".to_owned(),
             });
         }
-        writer.record(Entry { record, outline: None, prompt_ids: None, salt: None, explain: None });
+        writer.record(Entry::new(record));
     }
     assert!(writer.close(Duration::from_secs(30)));
 }

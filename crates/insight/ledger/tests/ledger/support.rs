@@ -67,7 +67,7 @@ pub(crate) fn integrity(path: &Path) -> String {
 }
 
 pub(crate) fn entry(record: CallRecord) -> Entry {
-    Entry { record, outline: None, prompt_ids: None, salt: None, explain: None }
+    Entry::new(record)
 }
 
 /// A record in which every field has a value of its own.
