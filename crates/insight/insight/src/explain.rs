@@ -67,7 +67,7 @@ pub struct Found {
     pub old: Option<String>,
     /// The whole value that stands there now.
     pub new: Option<String>,
-    /// What it looks like: `looks like a time of day`.
+    /// What it looks like, or what became of it, without a value: `looks like a time of day`, `2 messages are gone`.
     pub looks_like: Option<String>,
     /// What to do about it.
     pub suggestion: String,
@@ -141,7 +141,7 @@ pub fn explain(old: &PromptDoc, new: &PromptDoc, evidence: &Evidence<'_>) -> Fou
         place: verdict.place,
         old: verdict.old,
         new: verdict.new,
-        looks_like: verdict.looks_like.map(str::to_owned),
+        looks_like: verdict.looks_like.map(Into::into),
         shared,
         lost,
         prompt,
@@ -212,7 +212,10 @@ impl Found {
             }
             (None, Some(new)) if values => format!("\"{}\" is new", values::shown(&new)),
             (Some(old), None) if values => format!("\"{}\" is gone", values::shown(&old)),
-            _ => self.reason.describe().trim_end_matches('.').to_owned(),
+            _ => self
+                .cause()
+                .unwrap_or_else(|| self.reason.describe().trim_end_matches('.'))
+                .to_owned(),
         };
         if !line.is_empty() {
             line.push_str(": ");
@@ -222,6 +225,12 @@ impl Found {
             line.push_str(&format!(" ({looks_like})"));
         }
         line
+    }
+
+    /// What the evidence says of the reason, where it has more than its name.
+    fn cause(&self) -> Option<&str> {
+        let first = self.also.first().filter(|also| also.reason == self.reason)?;
+        Some(&first.words)
     }
 
     /// For a record or an answer; values only where they are allowed.

@@ -227,9 +227,9 @@ mod tests {
         assert_eq!(of("claude-sonnet-4-5-20250929"), Some(("Anthropic", 1024)));
         assert_eq!(of("anthropic/claude-opus-5.5"), Some(("Anthropic", 512)));
         assert_eq!(of("us.anthropic.claude-haiku-4-5-v1:0"), Some(("Anthropic", 4096)));
-        assert_eq!(of("gpt-4o-mini"), Some(("OpenAI, up to GPT-5.5", 1024)));
-        assert_eq!(of("gpt-5.6"), Some(("OpenAI, from GPT-5.6", 1024)));
-        assert_eq!(of("gpt-5"), Some(("OpenAI, up to GPT-5.5", 1024)));
+        assert_eq!(of("gpt-4o-mini"), Some(("OpenAI (up to GPT-5.5)", 1024)));
+        assert_eq!(of("gpt-5.6"), Some(("OpenAI (from GPT-5.6)", 1024)));
+        assert_eq!(of("gpt-5"), Some(("OpenAI (up to GPT-5.5)", 1024)));
         assert_eq!(of("gemini-3.8-flash"), Some(("Gemini", 4096)));
         assert_eq!(of("smollm2"), None);
         let claude = rules.find("claude-sonnet-5").unwrap().provider;

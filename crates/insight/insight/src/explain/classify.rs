@@ -1,5 +1,7 @@
 //! What kind of difference it is. What stands first in the prompt decides.
 
+use std::borrow::Cow;
+
 use tapri_ledger::{MissReason, Place};
 
 use super::difference::{Difference, What};
@@ -22,7 +24,8 @@ pub(super) struct Verdict {
     pub(super) page: Option<u64>,
     pub(super) old: Option<String>,
     pub(super) new: Option<String>,
-    pub(super) looks_like: Option<&'static str>,
+    /// What it looks like, or what became of it: never with a value of the prompt.
+    pub(super) looks_like: Option<Cow<'static, str>>,
 }
 
 impl Verdict {
@@ -40,10 +43,15 @@ impl Verdict {
 
     pub(super) fn volatile(found: volatile::Volatile, old: &str, new: &str) -> Self {
         Verdict {
-            looks_like: Some(found.looks_like),
+            looks_like: Some(found.looks_like.into()),
             ..Self::of(found.reason)
                 .values(Some(old[found.old].to_owned()), Some(new[found.new].to_owned()))
         }
+    }
+
+    /// With what became of it, in words.
+    pub(super) fn noted(self, words: String) -> Self {
+        Verdict { looks_like: Some(words.into()), ..self }
     }
 
     /// With what a structure or a text shows at the difference.
@@ -90,7 +98,9 @@ pub(super) fn classify(
         return Verdict::of(MissReason::PagesReordered);
     }
     if kinds.0 == Kind::Media && kinds.1 == Kind::Media {
-        return Verdict::of(MissReason::ImageChanged);
+        // A character of a digest is no place.
+        let place = Place { character: None, ..difference.place.clone() };
+        return Verdict::of(MissReason::ImageChanged).at(place).structure(difference);
     }
     match &difference.what {
         What::Text { old: before, new: after, at } => {
@@ -130,7 +140,7 @@ fn parameter(difference: &Difference<'_>) -> Verdict {
     if difference.old.path == difference.new.path {
         return match difference.what {
             What::Parts => verdict.values(text(difference.old), text(difference.new)),
-            What::Text { .. } => {
+            What::Text { .. } if difference.new.value.is_none() => {
                 verdict.at(here(difference.new)).values(text(difference.old), text(difference.new))
             }
             _ => verdict.structure(difference),
@@ -227,7 +237,7 @@ fn text(
     }
     if part.kind == Kind::Id {
         let verdict = with_words(MissReason::RequestId);
-        return Verdict { looks_like: Some("the id of a tool call"), ..verdict };
+        return Verdict { looks_like: Some("the id of a tool call".into()), ..verdict };
     }
     if shared < NOTHING_SHARED && lost < SMALL_LOSS && difference.part == 0 {
         return with_words(MissReason::NeverSeen);

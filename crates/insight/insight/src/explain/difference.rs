@@ -187,7 +187,7 @@ pub(super) fn walk(old: &Value, new: &Value, path: &str) -> Option<(String, What
         (Value::Object(a), Value::Object(b)) => {
             for ((key, before), (other, after)) in a.iter().zip(b.iter()) {
                 if key != other {
-                    let (old, new) = (Some(json(key)), Some(json(other)));
+                    let (old, new) = (Some(key.clone()), Some(other.clone()));
                     return Some((path.to_owned(), What::Structure { old, new }));
                 }
                 if let Some(found) = walk(before, after, &child(path, key)) {
@@ -195,8 +195,8 @@ pub(super) fn walk(old: &Value, new: &Value, path: &str) -> Option<(String, What
                 }
             }
             let shorter = a.len().min(b.len());
-            let old = a.keys().nth(shorter).map(|key| json(key));
-            let new = b.keys().nth(shorter).map(|key| json(key));
+            let old = a.keys().nth(shorter).cloned();
+            let new = b.keys().nth(shorter).cloned();
             (a.len() != b.len()).then(|| (path.to_owned(), What::Structure { old, new }))
         }
         (Value::Array(a), Value::Array(b)) => {

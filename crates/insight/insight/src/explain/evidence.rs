@@ -33,6 +33,8 @@ pub struct Evidence<'a> {
     /// Whether the old call's prompt was still being computed when the new one began, where the documents don't say
     /// it.
     pub overlapped: bool,
+    /// Whether the cache has begun anew since the old call.
+    pub restarted: bool,
     /// Counts tokens. Without it they are estimated.
     pub count: Option<CountTokens<'a>>,
     /// Rules of hosted providers, for models that they know.
@@ -129,6 +131,9 @@ impl Evidence<'_> {
         let because = |reason| Judged { cause: Some((reason, unread)), also: Vec::new() };
         if seen.new.bypassed || self.stop == Some(StopReason::Bypassed) {
             return because(MissReason::Bypassed);
+        }
+        if self.restarted && seen.verdict.reason.is_expected() && unread.count > 0 {
+            return because(MissReason::Restarted);
         }
         if let Some(stop) = self.stop {
             return match stop {

@@ -66,7 +66,7 @@ impl Hosted<'_> {
         (gap > lifetime && cached.unwrap_or(0) == 0).then(|| Also {
             reason: MissReason::Expired,
             words: format!(
-                "{} after the earlier call; {} keeps a start for {}{}",
+                "{} after the earlier call; {} {}keeps a start for {}",
                 minutes(gap),
                 provider.name,
                 if provider.certain { "" } else { "typically " },
@@ -113,12 +113,16 @@ impl Hosted<'_> {
         let shared = self.equal_parts();
         let readable: Vec<usize> = ends.iter().copied().filter(|end| *end < shared).collect();
         if readable.is_empty() {
-            let reason = if self.old.markers.is_empty() && provider.markers == Markers::Optional {
-                MissReason::MarkerMissing
+            let (reason, words) = if self.old.markers.is_empty()
+                && provider.markers == Markers::Optional
+            {
+                let words =
+                    "the only breakpoint is the automatic one on the last message, which changed";
+                (MissReason::MarkerMissing, words)
             } else {
-                MissReason::MarkerMisplaced
+                (MissReason::MarkerMisplaced, "every marker stands behind what changed")
             };
-            return found(reason, "every marker stands behind what changed".to_owned());
+            return found(reason, words.to_owned());
         }
         let (lookback, starts) = (provider.lookback?, self::ends(self.new, provider.markers));
         let distance = starts

@@ -32,7 +32,7 @@ fn a_grown_conversation_is_no_alarm() {
     assert_eq!((last.reason, last.is_alarm()), (MissReason::LastMessage, false));
     assert_eq!(
         last.line(true),
-        r#"messages[1].content, character 4: "was the witness?" was "signed?""#
+        r#"messages[1].content, character 4: "was the witness" was "signed""#
     );
 }
 

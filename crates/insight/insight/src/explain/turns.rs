@@ -42,8 +42,12 @@ pub(super) fn moved(
     }
     let place = turn_place(new, at, difference)?;
     // The new prompt goes on with the old one's turns after leaving some out.
-    if (1..a.len()).any(|dropped| follows(&a[dropped..], b)) {
-        return Some(Verdict::of(MissReason::TurnsShortened).at(place));
+    if let Some(dropped) = (1..a.len()).find(|dropped| follows(&a[*dropped..], b)) {
+        let words = match dropped {
+            1 => "1 message is gone".to_owned(),
+            many => format!("{many} messages are gone"),
+        };
+        return Some(Verdict::of(MissReason::TurnsShortened).at(place).noted(words));
     }
     for stand_ins in 1..=STAND_INS.min(b.len().saturating_sub(1)) {
         let rest = &b[stand_ins..];
@@ -52,11 +56,16 @@ pub(super) fn moved(
                 |lengths: &[usize], count: usize| lengths[at..at + count].iter().sum::<usize>();
             let shorter = length(&after.lengths, stand_ins) < length(&before.lengths, dropped);
             if shorter {
-                return Some(Verdict::of(MissReason::TurnsSummarised).at(place));
+                let words = format!("{dropped} messages became {stand_ins}");
+                return Some(Verdict::of(MissReason::TurnsSummarised).at(place).noted(words));
             }
         }
         if follows(a, rest) {
-            return Some(Verdict::of(MissReason::TurnEdited).at(place));
+            let words = match stand_ins {
+                1 => "a message was put in".to_owned(),
+                many => format!("{many} messages were put in"),
+            };
+            return Some(Verdict::of(MissReason::TurnEdited).at(place).noted(words));
         }
     }
     // Everything up to the last turn was replaced by something shorter, and the old tail is gone as well.

@@ -46,7 +46,13 @@ pub(super) fn words(old: &str, new: &str, at: usize) -> (Range<usize>, Range<usi
         new[..at].chars().rev().take(24).take_while(inner).map(char::len_utf8).sum();
     let after: usize = new[b.end..].chars().take(24).take_while(inner).map(char::len_utf8).sum();
     let after = if old[a.end..].starts_with(&new[b.end..b.end + after]) { after } else { 0 };
-    (at - before..a.end + after, at - before..b.end + after)
+    let (old_range, new_range) = (at - before..a.end + after, at - before..b.end + after);
+    // What ends a sentence in both is no part of the value.
+    let point = |text: &str| text.ends_with(['.', ',', ';', ':', '!', '?']);
+    if point(&old[old_range.clone()]) && point(&new[new_range.clone()]) && after > 0 {
+        return (old_range.start..old_range.end - 1, new_range.start..new_range.end - 1);
+    }
+    (old_range, new_range)
 }
 
 /// A value as it is shown: control characters written out, long ones cut.
@@ -90,6 +96,7 @@ mod tests {
             ("English", "German")
         );
         assert_eq!(seen("a b c d e f g h i j", "a x c d e f g h i j"), ("b", "x"));
+        assert_eq!(seen("It is red.", "It is blue."), ("red", "blue"));
         assert_eq!(seen("one", "one two"), ("one", "one two"));
         assert_eq!(seen("héllo wörld and more", "héllo wird and more"), ("wörld", "wird"));
     }

@@ -26,7 +26,8 @@ const REACH: usize = 256;
 
 const MONTH: &str = r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)";
 const WEEKDAY: &str = r"(?:Mon(?:day)?|Tue(?:s(?:day)?)?|Wed(?:nesday)?|Thu(?:rs(?:day)?)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)";
-const CLOCK: &str = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?: ?[AaPp]\.?[Mm]\b\.?)?";
+const CLOCK: &str =
+    r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?: ?(?:[AaPp]\.[Mm]\.|[AaPp][Mm]\b))?";
 const ZONE: &str = r"(?: ?(?:Z\b|UTC|GMT|CES?T|[ECMP][SD]T|IST|BST|JST|[+-]\d{2}:?\d{2}))?";
 
 /// Shapes that say by themselves what they are, most telling first.
@@ -58,7 +59,11 @@ static SHAPES: LazyLock<Vec<(Regex, MissReason, &'static str)>> = LazyLock::new(
             "looks like a day of the year",
         ),
         (format!(r"\b{CLOCK}{ZONE}"), MissReason::Time, "looks like a time of day"),
-        (r"\b\d{1,2} ?[AaPp]\.?[Mm]\b\.?".to_owned(), MissReason::Time, "looks like a time of day"),
+        (
+            r"\b\d{1,2} ?(?:[AaPp]\.[Mm]\.|[AaPp][Mm]\b)".to_owned(),
+            MissReason::Time,
+            "looks like a time of day",
+        ),
         (format!(r"\b{WEEKDAY}\b"), MissReason::Date, "looks like a day of the week"),
         (
             r"\b1\d{9}(?:\.\d{1,9})?\b".to_owned(),
