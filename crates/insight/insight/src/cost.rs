@@ -12,12 +12,20 @@
 //! ```
 //!
 //! Map: [`plan`] a plan's estimate; [`breakeven`] how many uses pay for a write, and how long to keep a start warm;
-//! [`unhelpful`] when caching does not help.
+//! [`unhelpful`] when caching does not help; [`calls`] what is looked at of a call; [`policy`] the ways to keep a
+//! start, replayed; `starts` which starts calls share; [`advice`] what is the cheapest for each.
 
+pub mod advice;
 pub mod breakeven;
+pub mod calls;
 pub mod plan;
+pub mod policy;
+mod starts;
 pub mod unhelpful;
 
+pub use advice::{Advice, Gathering, Group, StartAdvice};
 pub use breakeven::{BreakEven, break_even};
+pub use calls::{Piece, SeenCall};
 pub use plan::{Estimate, Plan, best_lifetime, estimate};
+pub use policy::Policy;
 pub use unhelpful::Unhelpful;

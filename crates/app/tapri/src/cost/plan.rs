@@ -19,12 +19,14 @@ use crate::pull::lines;
 use crate::quantity::show_count;
 
 pub(super) fn run(args: &CostArgs) -> Result<()> {
-    let list = prices::list(&args.prices, args.model.as_deref().unwrap_or("the plan's")).map_err(
-        |error| match &args.model {
-            Some(_) => error,
-            None => needs_model(error),
-        },
-    )?;
+    let list = prices::list(
+        args.prices.as_deref().unwrap_or("example"),
+        args.model.as_deref().unwrap_or("the plan's"),
+    )
+    .map_err(|error| match &args.model {
+        Some(_) => error,
+        None => needs_model(error),
+    })?;
     let plan = plan(&args.plan)?;
     if plan.tier == Tier::Batch && !list.has(Tier::Batch) {
         let error = anyhow::anyhow!("the price list {} has no prices for batches", named(&list));

@@ -1,3 +1,9 @@
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapri_ledger::{CallRecord, Entry, SystemClock, Writer, WriterConfig};
+
 use crate::Shell;
 
 /// A file of 32,000 tokens, 20 questions.
@@ -74,4 +80,82 @@ fn bad_plans() {
     ]
     .map(|args| shell.run(&args).all());
     insta::assert_snapshot!("bad_plans", said.join("\n"));
+}
+
+/// Three habits: questions about one file a minute apart, a report every 20 minutes, and a document a day.
+fn ledger(path: &Path) {
+    let writer = Writer::open(WriterConfig::new(path), Arc::new(SystemClock)).unwrap();
+    let start: jiff::Timestamp = "2026-11-30T08:00:00Z".parse().unwrap();
+    let habits = [("asks", 60, 250), ("reports", 1_200, 100), ("reads", 86_400, 60)];
+    for (kind, (tenant, gap, blocks)) in (1u64..).zip(habits) {
+        for n in 0..10u64 {
+            let at = start + Duration::from_secs(n * gap);
+            let mut record = CallRecord::new(format!("{kind}{n:031x}"), at);
+            record.tenant = tenant.to_owned();
+            record.route = "/v1/messages".to_owned();
+            record.model = "claude-sonnet-4-5".to_owned();
+            record.upstream = "anthropic".to_owned();
+            record.tokens.prompt = Some(blocks * 128 + 200);
+            record.tokens.answer = Some(500);
+            record.ttft = Some(Duration::from_secs(2));
+            record.trace = (0..blocks).map(|block| (kind << 32) + block).collect();
+            record.trace.push((kind << 48) + n);
+            writer.record(Entry::new(record));
+        }
+    }
+    assert!(writer.close(Duration::from_secs(30)));
+}
+
+#[test]
+fn the_cheapest_way_for_each_start_of_the_ledger() {
+    let shell = Shell::new();
+    ledger(&shell.dir.path().join("ledger.sqlite"));
+    let cost = ["cost", "--from-ledger", "--ledger", "ledger.sqlite"];
+    let said = shell.run(&cost);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    for verdict in ["a marker kept for 5m", "a marker kept for 1h", "no marker (long gaps)"] {
+        assert!(said.out.contains(verdict), "{verdict} in {}", said.out);
+    }
+    insta::assert_snapshot!("starts", said.all());
+    let json = shell.run(&[&cost[..], &["--tenant", "reports", "--json"]].concat());
+    insta::assert_snapshot!("starts_json", json.all());
+    let since = shell.run(&[&cost[..], &["--since", "2026-12-01T00:00:00Z"]].concat());
+    assert!(
+        !since.out.contains("Tenant asks") && since.out.contains("Tenant reads"),
+        "{}",
+        since.out
+    );
+}
+
+#[test]
+fn the_cheapest_way_for_each_start_of_a_log() {
+    let shell = Shell::new();
+    let rules: String = (0..200)
+        .map(|n| format!("Rule {n}: members who come in door {n} sign the book there. "))
+        .collect();
+    let line = |n: u64, top: &str| {
+        let body = serde_json::json!({
+            "timestamp": format!("2026-11-30T10:{n:02}:00Z"),
+            "model": "claude-sonnet-4-5",
+            "messages": [
+                {"role": "system", "content": format!("{top}{rules}")},
+                {"role": "user", "content": format!("What is rule {n}?")},
+            ],
+        });
+        body.to_string() + "\n"
+    };
+    let shared: String = (0..20).map(|n| line(n, "")).collect();
+    shell.file("shared.jsonl", shared + "{broken\n{\"messages\": []}\n");
+    let fresh: String = (0..20).map(|n| line(n, &format!("It is 10:{n:02}:07. "))).collect();
+    shell.file("fresh.jsonl", fresh);
+    let said = [
+        vec!["cost", "--from-log", "shared.jsonl"],
+        vec!["cost", "--from-log", "fresh.jsonl"],
+        vec!["cost", "--from-log", "fresh.jsonl", "--since", "2026-11-30T10:08:00Z"],
+        vec!["cost", "--from-log", "fresh.jsonl", "--prices", "example"],
+        vec!["cost", "--from-log", "missing.jsonl"],
+        vec!["cost", "--from-ledger"],
+    ]
+    .map(|args| shell.run(&args).all().replace(shell.dir.path().to_str().unwrap(), "DIR"));
+    insta::assert_snapshot!("starts_of_logs", said.join("\n"));
 }
