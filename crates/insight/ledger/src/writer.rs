@@ -4,6 +4,8 @@
 //! writes in batches. Nobody ever waits for the disk: when the thread falls behind, or the disk takes nothing, records
 //! are dropped and counted.
 
+mod trouble;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +17,7 @@ use jiff::Timestamp;
 use rusqlite::ErrorCode;
 use tapri_api::Outline;
 
+use self::trouble::{Trouble, with_source};
 use crate::prune::{Limits, prune};
 use crate::store::{Opened, Store, is_corrupt};
 use crate::{CallRecord, Clock, Explanation, OpenError, Secret};
@@ -171,7 +174,10 @@ impl Writer {
             config,
             secret,
             // Whoever opened it says what is wrong.
-            trouble: Trouble { lasts: store.is_none(), said: Some(clock.now()), told: 0 },
+            trouble: match &store {
+                Some(_) => Trouble::none(),
+                None => Trouble::from_the_start(clock.now()),
+            },
             clock,
             store,
             shared: Arc::clone(&shared),
@@ -389,14 +395,16 @@ impl Thread {
                 Err(error) => self.failed(&error),
             }
         }
-        self.tell_of_the_queue();
+        let dropped = self.shared.dropped.load(Ordering::Relaxed);
+        self.trouble.behind(self.clock.now(), dropped);
         self.prune();
     }
 
     fn written(&mut self) {
         self.shared.written.fetch_add(self.pending.len() as u64, Ordering::Relaxed);
         self.pending.clear();
-        self.trouble.over(&self.config.path);
+        let dropped = self.shared.dropped.load(Ordering::Relaxed);
+        self.trouble.over(&self.config.path, dropped);
     }
 
     fn failed(&mut self, error: &rusqlite::Error) {
@@ -460,15 +468,6 @@ impl Thread {
         self.trouble.warn(&self.config.path, self.clock.now(), dropped, error);
     }
 
-    /// Records that found the queue full are told of here, not on a call's way.
-    fn tell_of_the_queue(&mut self) {
-        let dropped = self.shared.dropped.load(Ordering::Relaxed);
-        if dropped > self.trouble.told && !self.trouble.lasts {
-            self.trouble.told = dropped;
-            tracing::warn!("the ledger falls behind: {dropped} records dropped so far");
-        }
-    }
-
     fn prune(&mut self) {
         self.more_to_prune = false;
         let Some(store) = &mut self.store else { return };
@@ -487,47 +486,5 @@ impl Thread {
         // Busy until the end.
         self.drop_pending();
         self.store = None;
-    }
-}
-
-fn with_source(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
-}
-
-/// Says what is wrong, but not for every batch.
-#[derive(Debug)]
-struct Trouble {
-    lasts: bool,
-    said: Option<Timestamp>,
-    /// Dropped records that were told of.
-    told: u64,
-}
-
-impl Trouble {
-    /// How often the same trouble is worth a line.
-    const AGAIN: Duration = Duration::from_secs(60);
-
-    fn warn(&mut self, path: &Path, now: Timestamp, dropped: u64, error: &dyn std::error::Error) {
-        let due =
-            self.said.is_none_or(|said| now.duration_since(said).unsigned_abs() >= Trouble::AGAIN);
-        if !self.lasts || due {
-            self.said = Some(now);
-            self.told = dropped;
-            let error = with_source(error);
-            tracing::warn!(
-                "the ledger {} can't be written: {error}; {dropped} records dropped so far, calls go on",
-                path.display()
-            );
-        }
-        self.lasts = true;
-    }
-
-    fn over(&mut self, path: &Path) {
-        if std::mem::take(&mut self.lasts) {
-            tracing::info!("the ledger {} is written again", path.display());
-        }
     }
 }

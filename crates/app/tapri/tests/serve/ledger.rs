@@ -1,6 +1,9 @@
 //! What `tapri serve` leaves in the ledger.
 
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tapri_ledger::{CacheOutcome, CallRecord, Ending, Filter, Ledger};
@@ -125,7 +128,6 @@ fn every_call_is_a_record_and_no_text_is_in_the_file() {
 
 #[test]
 fn a_client_that_leaves_is_a_record_too() {
-    use std::io::Read;
     let server = Server::start(&[]);
     let mut stream = post(&server, "/v1/chat/completions", &story(2000));
     let mut start = [0; 600];
@@ -151,4 +153,100 @@ fn without_a_ledger_calls_are_served_and_drops_are_counted() {
     let (_, body) = ask(&server, "/v1/completions", &json!({"prompt": "Tea", "max_tokens": 1}));
     assert_eq!(body["usage"]["completion_tokens"], 1);
     wait_until("the record is counted", || counted(&server, "dropped") == 1.0);
+}
+
+/// Asks until the server is gone, and gives each answer's id and time.
+fn load(server: &Server, start: Instant, one: u64, gone: &AtomicBool) -> Vec<(Duration, String)> {
+    let mut answered = Vec::new();
+    for n in 0.. {
+        let body = json!({"prompt": format!("Tea number {one} {n} is"), "max_tokens": 2});
+        let body = body.to_string();
+        let length = body.len();
+        let Ok(mut stream) = TcpStream::connect(server.address()) else { break };
+        let head = format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let mut reply = String::new();
+        let whole = stream.write_all((head + &body).as_bytes()).is_ok()
+            && stream.read_to_string(&mut reply).is_ok()
+            && reply.starts_with("HTTP/1.1 200")
+            && reply.ends_with('}');
+        if !whole || gone.load(Ordering::Relaxed) {
+            break;
+        }
+        let head = reply.split_once("\r\n\r\n").unwrap().0.to_ascii_lowercase();
+        answered.push((start.elapsed(), id(&head).to_owned()));
+    }
+    answered
+}
+
+#[test]
+fn a_killed_server_loses_at_most_the_last_second() {
+    const SECOND: Duration = Duration::from_secs(1);
+    for round in 0..2_u32 {
+        let mut server = Server::start(&[]);
+        let start = Instant::now();
+        let gone = AtomicBool::new(false);
+        let (answered, died) = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..4)
+                .map(|one| {
+                    scope.spawn({
+                        let (server, gone) = (&server, &gone);
+                        move || load(server, start, one, gone)
+                    })
+                })
+                .collect();
+            // Records that are old enough to have to be there, and a second more of them.
+            wait_until("some calls are answered", || records(&server).len() >= 20);
+            std::thread::sleep(SECOND + Duration::from_millis(100 + 300 * u64::from(round)));
+            let died = start.elapsed();
+            std::process::Command::new("kill")
+                .args(["-KILL", &server.id().to_string()])
+                .status()
+                .unwrap();
+            gone.store(true, Ordering::Relaxed);
+            let answered: Vec<_> =
+                clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+            (answered, died)
+        });
+        server.kill();
+        let written: Vec<String> = records(&server).into_iter().map(|record| record.id).collect();
+        let lost: Vec<_> = answered
+            .iter()
+            .filter(|(at, id)| *at + SECOND < died && !written.contains(id))
+            .collect();
+        assert!(lost.is_empty(), "died at {died:?}: {lost:?}");
+        assert!(answered.iter().filter(|(at, _)| *at + SECOND < died).count() >= 20);
+        let connection = rusqlite::Connection::open(server.ledger()).unwrap();
+        let integrity: String =
+            connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(integrity, "ok");
+    }
+}
+
+/// The ledger's files may grow no more: records are dropped and counted, calls are answered; and then they may again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_drops_records_and_no_calls() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let server = Server::start_after("trap '' XFSZ;", &[]);
+    let pid = Pid::from_raw(i32::try_from(server.id()).unwrap());
+    let one = || {
+        let (_, body) = ask(&server, "/v1/completions", &json!({"prompt": "Tea", "max_tokens": 1}));
+        assert_eq!(body["usage"]["completion_tokens"], 1, "{body}");
+    };
+    one();
+    wait_until("it is written", || counted(&server, "written") == 1.0);
+    let full = Rlimit { current: Some(4096), maximum: None };
+    let old = prlimit(pid, Resource::Fsize, full).unwrap();
+    for n in 1..=3 {
+        one();
+        wait_until("it is dropped", || counted(&server, "dropped") == f64::from(n));
+    }
+    prlimit(pid, Resource::Fsize, old).unwrap();
+    one();
+    wait_until("it is written again", || counted(&server, "written") == 2.0);
+    assert_eq!(counted(&server, "dropped"), 3.0);
+    assert_eq!(records(&server).len(), 2);
 }

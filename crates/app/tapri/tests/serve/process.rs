@@ -23,11 +23,18 @@ pub struct Server {
 impl Server {
     /// Starts it with the smollm2 model on a free port, and waits until it says where it listens.
     pub fn start(more: &[&str]) -> Server {
+        Server::start_after("", more)
+    }
+
+    /// The same after a shell's commands, which say what the process inherits.
+    pub fn start_after(shell: &str, more: &[&str]) -> Server {
         // Pulled here if it is missing, so that the server's own start is quick.
         let model = tapri_registry::test_model("smollm2");
         let model = model.to_str().expect("a path in UTF-8");
         let folder = tempfile::tempdir().unwrap();
-        let mut child = tapri(&["serve", "--model", model, "--port", "0"])
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("{shell} exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tapri")])
+            .args(["serve", "--model", model, "--port", "0"])
             .args(more)
             .env("TAPRI_DATA", folder.path())
             .stdout(Stdio::piped())
@@ -54,6 +61,17 @@ impl Server {
     /// Where it listens, as `host:port`.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as the system does when memory is short: nothing in it runs any more.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Asks it to stop.

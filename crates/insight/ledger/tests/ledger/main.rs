@@ -2,7 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 #[cfg(unix)]
+mod child;
+#[cfg(unix)]
+mod crash;
+#[cfg(unix)]
 mod damage;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod limits;
 mod migration;
 mod reading;
