@@ -168,7 +168,8 @@ impl EngineArgs {
     }
 }
 
-fn model(text: &str) -> Result<ModelRef, String> {
+/// A model, as it is named on the command line.
+pub(crate) fn model(text: &str) -> Result<ModelRef, String> {
     text.parse()
         .map_err(|error: tapri_registry::ReferenceError| format!("{error}\nhint: {}", error.hint()))
 }

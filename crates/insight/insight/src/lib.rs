@@ -11,6 +11,7 @@
 //! - [`histogram`]: durations in bounded memory.
 //! - [`history`]: a log of calls, each against the nearest one before it.
 //! - [`lines`]: files of JSON lines, streamed.
+//! - [`plot`]: figures as SVG.
 //! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
@@ -27,6 +28,7 @@ pub mod explain;
 pub mod histogram;
 pub mod history;
 pub mod lines;
+pub mod plot;
 pub mod prices;
 pub mod prints;
 pub mod prompt;

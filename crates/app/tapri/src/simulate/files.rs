@@ -1,19 +1,16 @@
 //! From files to a trace.
 
-use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use tapri_insight::lines::{Broken, Lines, decompressed};
 use tapri_insight::simulate::{Format, ReadError, Reader, Trace};
 
-use super::SimulateArgs;
+use super::{SimulateArgs, ledger};
 use crate::broken;
 use crate::failure::Failure;
-use crate::progress::Working;
+use crate::progress::Scanning;
 
 /// What was read.
 pub(super) struct Input {
@@ -25,31 +22,37 @@ pub(super) struct Input {
 }
 
 pub(super) fn read(args: &SimulateArgs) -> Result<Input> {
+    if args.traces.is_empty() {
+        return ledger::read(args);
+    }
     let files = files(&args.traces)?;
     let total = files.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| m.len()).sum();
-    let bar = Working::start("reading", total);
+    let bar = Scanning::start(total);
     let mut reader = Reader::new(args.block_tokens, args.stagger.unwrap_or_default());
-    let done = Rc::new(Cell::new(0));
     let mut broken = 0;
     for path in &files {
-        let found =
-            read_file(&mut reader, path, &done, &bar).map_err(|error| failed(path, error))?;
+        let found = read_file(&mut reader, path, &bar).map_err(|error| failed(path, error))?;
         broken::say(&path.display().to_string(), &found);
         broken += found.count;
     }
     drop(bar);
-    let (format, without_blocks) = (reader.format(), reader.without_blocks());
-    let (Some(format), Ok(trace)) = (format, reader.finish()) else {
-        return Err(nothing(&args.traces, without_blocks).into());
-    };
-    if without_blocks > 0 {
-        eprintln!("note: {without_blocks} calls without known tokens were left out");
-    }
-    Ok(Input { trace, format, files: files.len(), broken, without_blocks })
+    let name = args.traces.first().map(|path| path.display().to_string()).unwrap_or_default();
+    finish(reader, &name, files.len(), broken)
 }
 
-fn nothing(paths: &[PathBuf], without_blocks: u64) -> Failure {
-    let what = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+/// The trace of all that was read.
+pub(super) fn finish(reader: Reader, name: &str, files: usize, broken: u64) -> Result<Input> {
+    let (format, without_blocks) = (reader.format(), reader.without_blocks());
+    let (Some(format), Ok(trace)) = (format, reader.finish()) else {
+        return Err(nothing(name, without_blocks).into());
+    };
+    if without_blocks > 0 {
+        eprintln!("note: calls whose blocks are not known were left out: {without_blocks}");
+    }
+    Ok(Input { trace, format, files, broken, without_blocks })
+}
+
+fn nothing(what: &str, without_blocks: u64) -> Failure {
     if without_blocks > 0 {
         return Failure::new(
             anyhow::anyhow!("{what}: none of {without_blocks} calls has a known list of blocks"),
@@ -127,34 +130,12 @@ fn kind(path: &Path) -> Option<Kind> {
     }
 }
 
-fn read_file(
-    reader: &mut Reader,
-    path: &Path,
-    done: &Rc<Cell<u64>>,
-    bar: &Working,
-) -> Result<Broken, ReadError> {
-    let file = Counted { file: File::open(path)?, done: Rc::clone(done) };
-    let input = decompressed(file)?;
+fn read_file(reader: &mut Reader, path: &Path, bar: &Scanning) -> Result<Broken, ReadError> {
+    let input = decompressed(bar.reader(File::open(path)?))?;
     if kind(path) == Some(Kind::Document) {
-        let broken = reader.read_session(input);
-        bar.at(done.get());
-        return broken;
+        return reader.read_session(input);
     }
     let mut lines = Lines::new(input);
-    reader.read_lines(&mut lines, |_| bar.at(done.get()))?;
+    reader.read_lines(&mut lines)?;
     Ok(lines.broken)
-}
-
-/// Counts a file's own bytes, before they are decompressed: the part of it that is done.
-struct Counted {
-    file: File,
-    done: Rc<Cell<u64>>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.done.set(self.done.get() + read as u64);
-        Ok(read)
-    }
 }

@@ -1,5 +1,7 @@
 //! The figures of a simulation.
 
+use std::num::NonZeroUsize;
+
 use anyhow::Result;
 use serde::Serialize;
 use tapri_insight::simulate::{
@@ -7,6 +9,7 @@ use tapri_insight::simulate::{
 };
 
 use super::files::Input;
+use super::model::Work;
 use super::{SimulateArgs, capacity};
 use crate::failure::Failure;
 use crate::progress::Working;
@@ -21,6 +24,15 @@ pub(super) struct Figures {
     pub(super) expiry: Vec<Expiry>,
     pub(super) capacities: Vec<At>,
     pub(super) target: Target,
+    /// Least recently used, by the one pass.
+    pub(super) curve: Vec<Point>,
+}
+
+/// A point of the curve.
+#[derive(Debug, Serialize)]
+pub(super) struct Point {
+    pub(super) blocks: usize,
+    pub(super) token_hit: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -37,6 +49,9 @@ pub(super) struct About {
     pub(super) broken: u64,
     pub(super) without_blocks: u64,
     pub(super) kv_bytes_per_token: Option<u64>,
+    /// Layers of the model that slide a window: its KV bytes are an upper estimate.
+    pub(super) window_layers: usize,
+    pub(super) prefill_tokens_per_second: Option<usize>,
 }
 
 /// What a cache reuses.
@@ -46,6 +61,12 @@ pub(super) struct Reused {
     pub(super) token_hit: f64,
     pub(super) blocks_saved: u64,
     pub(super) tokens_saved: u64,
+    /// Share of the pairs of tokens that attention would have gone through.
+    pub(super) attention_saved: f64,
+    /// Share of the prefill's multiplications, an estimate; absent without a model. It lies between the two shares above.
+    pub(super) prefill_saved: Option<f64>,
+    /// Time of reading those tokens, an estimate; absent without a rate.
+    pub(super) prefill_seconds_saved: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,6 +87,8 @@ pub(super) struct At {
     pub(super) replay: Reused,
     /// Calls larger than the cache.
     pub(super) too_large: u64,
+    /// The same, forgetting what was not used for so long.
+    pub(super) expiry: Vec<Expiry>,
     pub(super) fifo: Reused,
     pub(super) belady: Reused,
 }
@@ -83,7 +106,9 @@ pub(super) struct Target {
 pub(super) fn figures(args: &SimulateArgs, input: Input) -> Result<Figures> {
     let counting = Counting::from(args.count);
     let trace = &input.trace;
-    let per_block = args.kv_bytes_per_token.map(|bytes| bytes * trace.block_tokens());
+    let work = args.model.as_ref().map(Work::of).transpose()?;
+    let per_token = work.map(|work| work.kv_bytes_per_token).or(args.kv_bytes_per_token);
+    let per_block = per_token.map(|bytes| bytes * trace.block_tokens());
     let calls = trace.calls().len() as u64;
     let bar = Working::start("one pass over all capacities", calls);
     let curve = Curve::new(trace, counting, |done| bar.at(done as u64));
@@ -98,16 +123,25 @@ pub(super) fn figures(args: &SimulateArgs, input: Input) -> Result<Figures> {
     }
     capacities.sort_unstable();
     capacities.dedup();
-    let run = Run { trace, counting, per_block };
-    let bar = Working::start("replaying", calls * (args.ttl.len() + 3 * capacities.len()) as u64);
+    let rate = args.prefill_rate.map(NonZeroUsize::get);
+    let run = Run { trace, pairs: trace.pairs(), counting, per_block, work, rate };
+    let bar = Working::start(
+        "replaying",
+        calls * (args.ttl.len() + (3 + args.ttl.len()) * capacities.len()) as u64,
+    );
     let mut done = 0;
-    let mut expiry = Vec::new();
-    for ttl in &args.ttl {
-        let settings = Settings { capacity: None, ttl: Some(*ttl), counting };
-        let replayed = run.replay(settings, |at| bar.at(done + at as u64))?;
-        done += calls;
-        expiry.push(Expiry { after_seconds: ttl.as_secs_f64(), reused: run.reused(replayed.hits) });
-    }
+    let expiries = |capacity: Option<usize>, done: &mut u64| -> Result<Vec<Expiry>> {
+        let mut expiries = Vec::new();
+        for ttl in &args.ttl {
+            let settings = Settings { capacity, ttl: Some(*ttl), counting };
+            let replayed = run.replay(settings, |at| bar.at(*done + at as u64))?;
+            *done += calls;
+            let reused = run.reused(replayed.hits);
+            expiries.push(Expiry { after_seconds: ttl.as_secs_f64(), reused });
+        }
+        Ok(expiries)
+    };
+    let expiry = expiries(None, &mut done)?;
     let mut at = Vec::new();
     for blocks in capacities {
         let settings = Settings { capacity: Some(blocks), ttl: None, counting };
@@ -116,7 +150,7 @@ pub(super) fn figures(args: &SimulateArgs, input: Input) -> Result<Figures> {
         bar.at(done + 2 * calls);
         let best = belady(trace, counting, blocks);
         done += 3 * calls;
-        bar.at(done);
+        let expiry = expiries(Some(blocks), &mut done)?;
         at.push(At {
             blocks,
             tokens: blocks as u64 * trace.block_tokens(),
@@ -124,6 +158,7 @@ pub(super) fn figures(args: &SimulateArgs, input: Input) -> Result<Figures> {
             lru: curve.at(blocks).map(|hits| run.reused(hits)),
             replay: run.reused(replayed.hits),
             too_large: replayed.too_large,
+            expiry,
             fifo: run.reused(first_in),
             belady: run.reused(best),
         });
@@ -131,7 +166,11 @@ pub(super) fn figures(args: &SimulateArgs, input: Input) -> Result<Figures> {
     let blocks = curve.capacity_for(args.target);
     Ok(Figures {
         schema: "tapri.simulate/1",
-        trace: about(args, &input),
+        trace: About {
+            kv_bytes_per_token: per_token,
+            window_layers: work.map_or(0, |work| work.window_layers),
+            ..about(args, &input)
+        },
         counting: match counting {
             Counting::Listed => "listed",
             Counting::Engine => "engine",
@@ -146,7 +185,26 @@ pub(super) fn figures(args: &SimulateArgs, input: Input) -> Result<Figures> {
             bytes: run.bytes(blocks),
             reused: run.reused(curve.at(blocks).unwrap_or_default()),
         },
+        curve: points(&curve)
+            .into_iter()
+            .filter_map(|blocks| {
+                let token_hit = run.reused(curve.at(blocks)?).token_hit;
+                Some(Point { blocks, token_hit })
+            })
+            .collect(),
     })
+}
+
+/// Capacities in equal ratios from the curve's one end to the other.
+fn points(curve: &Curve) -> Vec<usize> {
+    const STEPS: i32 = 60;
+    let (low, high) = (curve.smallest().max(1), curve.largest().max(1));
+    let ratio = (high as f64 / low as f64).powf(1.0 / f64::from(STEPS));
+    let mut points: Vec<usize> =
+        (0..STEPS).map(|step| (low as f64 * ratio.powi(step)) as usize).collect();
+    points.push(high);
+    points.dedup();
+    points
 }
 
 fn about(args: &SimulateArgs, input: &Input) -> About {
@@ -163,14 +221,20 @@ fn about(args: &SimulateArgs, input: &Input) -> About {
         seconds: trace.span().as_secs_f64(),
         broken: input.broken,
         without_blocks: input.without_blocks,
-        kv_bytes_per_token: args.kv_bytes_per_token,
+        kv_bytes_per_token: None,
+        window_layers: 0,
+        prefill_tokens_per_second: args.prefill_rate.map(NonZeroUsize::get),
     }
 }
 
 struct Run<'a> {
     trace: &'a Trace,
+    /// Attention pairs of all prompts.
+    pairs: u64,
     counting: Counting,
     per_block: Option<u64>,
+    work: Option<Work>,
+    rate: Option<usize>,
 }
 
 impl Run<'_> {
@@ -188,6 +252,11 @@ impl Run<'_> {
             token_hit: share(hits.tokens, self.trace.tokens()),
             blocks_saved: hits.blocks,
             tokens_saved: hits.tokens,
+            attention_saved: share(hits.pairs, self.pairs),
+            prefill_saved: self.work.map(|work| {
+                work.share((hits.tokens, hits.pairs), (self.trace.tokens(), self.pairs))
+            }),
+            prefill_seconds_saved: self.rate.map(|rate| hits.tokens as f64 / rate as f64),
         }
     }
 

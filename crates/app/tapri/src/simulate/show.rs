@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::run::{At, Figures, Reused};
+use super::run::{Figures, Reused};
 use crate::pull::lines;
 use crate::quantity::{show_count, show_memory};
 
@@ -25,11 +25,8 @@ pub(super) fn text(figures: &Figures) -> String {
     );
     let _ = writeln!(out, "{}\n", lines(&capacities(figures)));
     let _ = writeln!(out, "{}\n", lines(&endless(figures)));
-    if figures.capacities.iter().any(|at| at.too_large > 0) {
-        let _ = writeln!(
-            out,
-            "A capacity below the longest call runs fewer calls: those that are too large are counted as read anew.\n"
-        );
+    for note in notes(figures) {
+        let _ = writeln!(out, "{note}");
     }
     let target = &figures.target;
     let _ = writeln!(
@@ -45,7 +42,7 @@ pub(super) fn text(figures: &Figures) -> String {
                 count(target.tokens)
             ),
             None => format!(
-                "a KV cache of {} blocks, {} tokens; with --kv-bytes-per-token it is said in bytes",
+                "a KV cache of {} blocks, {} tokens; with --model or --kv-bytes-per-token it is said in bytes",
                 show_count(target.blocks),
                 count(target.tokens)
             ),
@@ -54,31 +51,103 @@ pub(super) fn text(figures: &Figures) -> String {
     out
 }
 
+/// What the figures are, and what they are not.
+fn notes(figures: &Figures) -> Vec<String> {
+    let trace = &figures.trace;
+    let agree = figures.capacities.iter().filter(|at| at.too_large == 0);
+    let (agree, differ): (Vec<_>, Vec<_>) =
+        agree.partition(|at| at.lru.is_some_and(|lru| lru.tokens_saved == at.replay.tokens_saved));
+    let mut notes = vec![
+        "Hits: the least recently used block goes first, replayed through the engine's own prefix cache. FIFO: the first \
+         that came goes first."
+            .to_owned(),
+        "Belady: no order does better. Both are tokens hit.".to_owned(),
+    ];
+    if differ.is_empty() && !agree.is_empty() {
+        notes.push(format!(
+            "The one pass over all capacities gives the same at {}.",
+            if agree.len() == 1 { "this one".to_owned() } else { format!("these {}", agree.len()) }
+        ));
+    }
+    for at in differ {
+        notes.push(format!(
+            "At {} blocks the one pass gives something else.",
+            show_count(at.blocks)
+        ));
+    }
+    if figures.capacities.iter().any(|at| at.too_large > 0) {
+        notes.push(
+            "A cache smaller than the longest call can't run it: such calls count as read anew."
+                .to_owned(),
+        );
+    }
+    notes.push(match figures.endless.prefill_saved {
+        Some(_) => "Prefill saved is an estimate: the share of the model's multiplications.".to_owned(),
+        None => "Prefill saved is an estimate: between the share of attention and that of everything else.".to_owned(),
+    });
+    if let Some(rate) = trace.prefill_tokens_per_second {
+        notes.push(format!("Time saved is an estimate: {} tokens a second.", show_count(rate)));
+    }
+    if trace.window_layers > 0 {
+        notes.push(format!(
+            "KV memory is an estimate from above: {} layers of the model look back only so far, and are reckoned with as if they \
+             looked back to the start.",
+            trace.window_layers
+        ));
+    }
+    notes.push(String::new());
+    notes
+}
+
+/// The columns of what a cache reuses.
+fn reused_header(figures: &Figures) -> Vec<&'static str> {
+    let mut header = vec!["blocks hit", "tokens hit", "tokens saved", "prefill saved"];
+    if figures.trace.prefill_tokens_per_second.is_some() {
+        header.push("time saved");
+    }
+    header
+}
+
+fn reused_row(reused: &Reused) -> Vec<String> {
+    let mut row = vec![
+        share(reused.block_hit),
+        share(reused.token_hit),
+        show_count(reused.tokens_saved as usize),
+        prefill(reused),
+    ];
+    row.extend(reused.prefill_seconds_saved.map(span));
+    row
+}
+
+/// The share of the prefill's work. Without a model it is between that of its matrices, which goes by tokens, and that of
+/// its attention, which goes by pairs of tokens.
+fn prefill(reused: &Reused) -> String {
+    match reused.prefill_saved {
+        Some(saved) => share(saved),
+        None => {
+            let (one, other) = (reused.attention_saved, reused.token_hit);
+            let (low, high) = (share(one.min(other)), share(one.max(other)));
+            if low == high { high } else { format!("{} to {high}", low.trim_end_matches(" %")) }
+        }
+    }
+}
+
 fn capacities(figures: &Figures) -> Table {
     let bytes = figures.trace.kv_bytes_per_token.is_some();
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let mut header =
-        vec!["capacity", "tokens", "blocks hit", "tokens hit", "tokens saved", "FIFO", "Belady"];
+    let mut header = vec!["capacity", "tokens"];
     if bytes {
-        header.insert(2, "KV memory");
+        header.push("KV memory");
     }
+    header.extend(reused_header(figures));
+    header.extend(["FIFO", "Belady"]);
+    let mut table = Table::new();
     let columns = header.len();
-    table.set_header(header);
+    table.load_preset(presets::NOTHING).set_header(header);
     for at in &figures.capacities {
-        let At { replay, .. } = at;
-        let mut row = vec![
-            show_count(at.blocks),
-            show_count(at.tokens as usize),
-            share(replay.block_hit),
-            share(replay.token_hit),
-            show_count(replay.tokens_saved as usize),
-            share(at.fifo.token_hit),
-            share(at.belady.token_hit),
-        ];
-        if let Some(bytes) = at.bytes {
-            row.insert(2, show_memory(bytes));
-        }
+        let mut row = vec![show_count(at.blocks), show_count(at.tokens as usize)];
+        row.extend(at.bytes.map(show_memory));
+        row.extend(reused_row(&at.replay));
+        row.extend([share(at.fifo.token_hit), share(at.belady.token_hit)]);
         table.add_row(row);
     }
     right(&mut table, 0..columns);
@@ -86,22 +155,21 @@ fn capacities(figures: &Figures) -> Table {
 }
 
 fn endless(figures: &Figures) -> Table {
+    let mut header = vec!["an endless cache"];
+    header.extend(reused_header(figures));
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["an endless cache", "blocks hit", "tokens hit", "tokens saved"]);
-    let mut row = |name: String, reused: &Reused| {
-        table.add_row([
-            name,
-            share(reused.block_hit),
-            share(reused.token_hit),
-            show_count(reused.tokens_saved as usize),
-        ]);
-    };
-    for expiry in &figures.expiry {
-        row(format!("that forgets after {}", span(expiry.after_seconds)), &expiry.reused);
+    let columns = header.len();
+    table.load_preset(presets::NOTHING).set_header(header);
+    let forgetful = figures.expiry.iter().map(|expiry| {
+        (format!("that forgets after {}", span(expiry.after_seconds)), &expiry.reused)
+    });
+    let endless = ("that forgets nothing".to_owned(), &figures.endless);
+    for (name, reused) in forgetful.chain([endless]) {
+        let mut row = vec![name];
+        row.extend(reused_row(reused));
+        table.add_row(row);
     }
-    row("that forgets nothing".to_owned(), &figures.endless);
-    right(&mut table, 1..4);
+    right(&mut table, 1..columns);
     table
 }
 
@@ -124,7 +192,7 @@ fn whole(share: f64) -> String {
 }
 
 /// A span of time in its two largest units.
-fn span(seconds: f64) -> String {
+pub(super) fn span(seconds: f64) -> String {
     let all = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
     let (days, hours, minutes) = (all / 86_400, all / 3600 % 24, all / 60 % 60);
     match (days, hours, minutes, all % 60) {

@@ -1,8 +1,11 @@
 //! `tapri simulate` on the real traces, and on what it can't use.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
+use tapri_ledger::{CallRecord, Entry, SystemClock, Writer, WriterConfig};
 
 use crate::Shell;
 
@@ -46,6 +49,62 @@ fn recorded_sessions_in_memory() {
     insta::assert_snapshot!("sessions", said.all());
 }
 
+/// What a model's file says about its KV cache, and the plot.
+#[test]
+fn with_a_model_and_a_plot() {
+    let shell = Shell::new();
+    let model = tapri_registry::test_model("smollm2");
+    let args = [
+        "simulate",
+        &trace(CONVERSATION),
+        "--model",
+        model.to_str().unwrap(),
+        "--plot",
+        "hits.svg",
+    ];
+    let said = shell
+        .run(&[&args[..], &["--capacity", "100GiB,400GiB", "--prefill-rate", "5000"]].concat());
+    insta::assert_snapshot!("model", said.all());
+    let svg = std::fs::read_to_string(shell.dir.path().join("hits.svg")).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{}", &svg[..200]);
+    for text in ["KV memory (GiB)", "Belady's bound", "first in, first out", "forgets after 5 min"]
+    {
+        assert!(svg.replace("&apos;", "'").contains(text), "{text}");
+    }
+}
+
+/// Calls as `ask` and `serve` leave them, of two tenants with the same document.
+#[test]
+fn the_ledger() {
+    let shell = Shell::new();
+    let path = shell.dir.path().join("calls.sqlite");
+    let writer = Writer::open(WriterConfig::new(&path), Arc::new(SystemClock)).unwrap();
+    for n in 0..12u32 {
+        let at = format!("2026-11-30T10:{:02}:00Z", n * 2).parse().unwrap();
+        let mut record = CallRecord::new(format!("{n:032x}"), at);
+        record.model = "smollm2".to_owned();
+        record.tenant = if n % 3 == 0 { "one" } else { "two" }.to_owned();
+        // A document of 1,000 tokens and a question of its own; the last call was refused.
+        let ids: Vec<u32> = (0..1000).chain((0..30).map(|t| 10_000 + n * 100 + t)).collect();
+        record.tokens.prompt = (n < 11).then_some(1030);
+        let mut entry = Entry::new(record);
+        entry.prompt_ids = (n < 11).then(|| ids.into());
+        writer.record(entry);
+    }
+    assert!(writer.close(Duration::from_secs(30)));
+    let said =
+        shell.run(&["simulate", "--ledger", "calls.sqlite", "--kv-bytes-per-token", "23040"]);
+    insta::assert_snapshot!("ledger", said.all());
+    // The same from its lines.
+    let lines = shell.run(&["calls", "--ledger", "calls.sqlite", "--jsonl"]);
+    shell.file("calls.jsonl", lines.out);
+    let again = shell.run(&["simulate", "calls.jsonl", "--kv-bytes-per-token", "23040"]);
+    assert_eq!((again.code, again.out), (Some(0), said.out), "{}", again.err);
+    let none = shell.run(&["simulate", "--ledger", "none.sqlite"]);
+    assert_eq!(none.code, Some(1));
+    assert!(none.err.contains("hint: "), "{}", none.err);
+}
+
 #[test]
 fn what_can_not_be_replayed() {
     let shell = Shell::new();
@@ -68,7 +127,8 @@ fn what_can_not_be_replayed() {
         vec!["some.jsonl", "--capacity", "0"],
         vec!["some.jsonl", "--capacity", "1KiB", "--kv-bytes-per-token", "1KiB"],
         vec!["some.jsonl", "--target", "90"],
-        vec![],
+        vec!["some.jsonl", "--plot", "empty"],
+        vec!["some.jsonl", "--model", "list.json"],
     ]
     .iter()
     .map(|args| shell.run(&[&["simulate"], &args[..]].concat()).all())

@@ -58,7 +58,7 @@ pub enum ReadError {
 }
 
 /// Gathers a trace from one or several files.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Reader {
     block_tokens: Option<NonZeroU32>,
     stagger: Duration,
@@ -94,21 +94,13 @@ impl Reader {
     ///
     /// # Errors
     /// When the input fails.
-    pub fn read_lines<R: BufRead>(
-        &mut self,
-        lines: &mut Lines<R>,
-        mut tick: impl FnMut(u64),
-    ) -> Result<(), ReadError> {
+    pub fn read_lines<R: BufRead>(&mut self, lines: &mut Lines<R>) -> Result<(), ReadError> {
         while let Some(line) = lines.next_json::<Line>()? {
             let number = lines.number();
-            if number.is_multiple_of(64) {
-                tick(lines.bytes());
-            }
             let mut broken = std::mem::take(&mut lines.broken);
             self.line(line, number, &mut broken);
             lines.broken = broken;
         }
-        tick(lines.bytes());
         Ok(())
     }
 
@@ -179,18 +171,18 @@ impl Reader {
                 self.push(Format::Mooncake, block, Scope(0), at, tokens)
             }
             Line {
-                trace: Some(ids), at: Some(at), tokens: Some(tokens), tenant, model, ..
+                trace: Some(trace), at: Some(at), tokens: Some(tokens), tenant, model, ..
             } => {
                 let Some(tokens) = tokens.prompt else {
                     self.without_blocks += 1;
                     return;
                 };
-                if ids.is_empty() && tokens >= CallRecord::TRACE_BLOCK as u64 {
+                if trace.is_empty() && tokens >= CallRecord::TRACE_BLOCK as u64 {
                     self.without_blocks += 1;
                     return;
                 }
                 let scope = self.scope_of(&tenant.unwrap_or_default(), &model.unwrap_or_default());
-                self.ids = ids;
+                self.ids = trace.into_iter().map(|print| print.0).collect();
                 self.push(
                     Format::Ledger,
                     CallRecord::TRACE_BLOCK as u32,
@@ -322,7 +314,20 @@ struct Line {
     tenant: Option<String>,
     model: Option<String>,
     tokens: Option<Tokens>,
-    trace: Option<Vec<u64>>,
+    trace: Option<Vec<Fingerprint>>,
+}
+
+/// A fingerprint, as a ledger writes it: hexadecimal digits.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Fingerprint(u64);
+
+impl TryFrom<String> for Fingerprint {
+    type Error = std::num::ParseIntError;
+
+    fn try_from(digits: String) -> Result<Self, Self::Error> {
+        u64::from_str_radix(&digits, 16).map(Fingerprint)
+    }
 }
 
 #[derive(Deserialize)]
@@ -344,4 +349,120 @@ struct Request {
     tokens: Option<u64>,
     hash_ids: Option<Vec<u64>>,
     requests: Option<Vec<Request>>,
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::simulate::{Counting, Curve};
+
+    fn lines(text: &str) -> (Reader, Broken) {
+        let mut reader = Reader::new(None, Duration::ZERO);
+        let mut lines = Lines::new(text.as_bytes());
+        reader.read_lines(&mut lines).unwrap();
+        (reader, lines.broken)
+    }
+
+    fn endless(reader: Reader) -> u64 {
+        Curve::new(&reader.finish().unwrap(), Counting::Listed, |_| {}).endless().blocks
+    }
+
+    /// As kv-cache-tester nests them: a sub-agent's requests know the blocks of its parent.
+    const SESSION: &str = r#"{"id": "trace_1", "block_size": 64, "hash_id_scope": "local", "tool_tokens": 12439, "requests": [
+        {"t": 0.0, "type": "n", "model": "m", "in": 200, "out": 9, "hash_ids": [1, 2, 3], "api_time": 7.65, "think_time": 0.0},
+        {"t": 9.5, "type": "subagent", "agent_id": "a", "subagent_type": "Explore", "status": "completed", "requests": [
+            {"t": 10.0, "type": "s", "model": "m", "in": 130, "out": 9, "hash_ids": [1, 4]},
+            {"t": 30.0, "type": "s", "model": "m", "in": 192, "out": 9, "hash_ids": [1, 4, 5]}]},
+        {"t": 20.0, "type": "n", "model": "m", "in": 256, "out": 9, "hash_ids": [1, 2, 3, 6]},
+        {"t": 21.0, "type": "n", "model": "m", "in": 256, "hash_ids": [1]},
+        {"t": 22.0, "type": "n", "model": "m"}]}"#;
+
+    #[test]
+    fn sub_agents_share_the_ids_of_their_session_and_sessions_share_none() {
+        let mut reader = Reader::new(None, Duration::from_secs(3600));
+        let broken = reader.read_session(SESSION.as_bytes()).unwrap();
+        assert_eq!(broken.count, 2);
+        assert_eq!(
+            broken.first[0].1,
+            "request 5: 256 tokens are no 1 blocks of 64; is it another block size?"
+        );
+        assert_eq!(broken.first[1].1, "request 6: without hash_ids or in");
+        reader.read_session(SESSION.as_bytes()).unwrap();
+        assert_eq!(reader.format(), Some(Format::Session));
+        let trace = reader.clone().finish().unwrap();
+        let at: Vec<u64> = trace.calls().iter().map(|call| call.at.as_secs()).collect();
+        // By time, those of the sub-agent between the others; the second session begins an hour later.
+        assert_eq!(at, [0, 10, 20, 30, 3600, 3610, 3620, 3630]);
+        assert_eq!(trace.distinct(), 12);
+        assert_eq!(endless(reader), 2 * (1 + 3 + 2));
+    }
+
+    #[test]
+    fn a_session_a_line_and_ids_that_are_known_everywhere() {
+        let line = SESSION.replace('\n', " ");
+        let (reader, broken) = lines(&format!("{line}\n{line}\n"));
+        assert_eq!((broken.count, broken.first[2].0), (4, 2));
+        assert_eq!(endless(reader), 2 * 6);
+        let global = line.replace("local", "global");
+        // The second finds all that the first left.
+        assert_eq!(endless(lines(&format!("{global}\n{global}\n")).0), 6 + (3 + 2 + 4 + 3));
+    }
+
+    #[test]
+    fn mooncake_lines_in_any_order() {
+        let (reader, broken) = lines(
+            "{\"timestamp\": 9000, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [7, 8]}\n\
+             {\"timestamp\": 3000, \"input_length\": 512, \"hash_ids\": [7]}\n\
+             {\"timestamp\": 3000, \"input_length\": 0, \"hash_ids\": []}\n{\"requests\": 5}\n{}\n",
+        );
+        assert_eq!(broken.count, 3);
+        let trace = reader.clone().finish().unwrap();
+        assert_eq!(trace.calls().iter().map(|call| call.tokens).collect::<Vec<_>>(), [512, 600]);
+        assert_eq!(
+            (trace.span(), reader.format()),
+            (Duration::from_secs(6), Some(Format::Mooncake))
+        );
+        assert_eq!(endless(reader), 1);
+    }
+
+    #[test]
+    fn records_share_within_tenant_and_model_alone() {
+        let record = |tenant: &str, model: &str, tokens: Option<u64>, trace: &[u64]| {
+            let mut record = CallRecord::new("id", "2026-11-30T10:00:00Z".parse().unwrap());
+            (record.tenant, record.model) = (tenant.to_owned(), model.to_owned());
+            (record.tokens.prompt, record.trace) = (tokens, trace.to_vec());
+            record
+        };
+        let records = [
+            record("a", "m", Some(300), &[1, 2]),
+            record("a", "m", Some(400), &[1, 2, 3]),
+            record("b", "m", Some(400), &[1, 2, 3]),
+            record("a", "n", Some(400), &[1, 2, 3]),
+            // Of these nothing, or nothing but a few tokens, is known.
+            record("a", "m", None, &[]),
+            record("a", "m", Some(400), &[]),
+            record("a", "m", Some(40), &[]),
+        ];
+        let mut reader = Reader::new(None, Duration::ZERO);
+        let taken: Vec<bool> =
+            records.iter().map(|record| reader.record(record).unwrap()).collect();
+        assert_eq!(taken, [true, true, true, true, false, false, true]);
+        assert_eq!((reader.without_blocks(), reader.format()), (2, Some(Format::Ledger)));
+        assert_eq!(endless(reader), 2);
+        // The same from lines of records.
+        let text: Vec<String> =
+            records.iter().map(|record| serde_json::to_string(record).unwrap()).collect();
+        let (reader, broken) = lines(&text.join("\n"));
+        assert_eq!((broken.count, reader.without_blocks()), (0, 2));
+        assert_eq!(endless(reader), 2);
+    }
+
+    #[test]
+    fn block_sizes_are_not_mixed() {
+        let (mut reader, _) = lines("{\"input_length\": 512, \"hash_ids\": [7]}\n");
+        let broken = reader.read_session(SESSION.as_bytes()).unwrap();
+        assert_eq!(broken.first[0].1, "request 1: blocks of 64 tokens among blocks of 512");
+        assert!(matches!(Reader::new(None, Duration::ZERO).finish(), Err(ReadError::Nothing)));
+    }
 }

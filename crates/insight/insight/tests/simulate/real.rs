@@ -17,7 +17,7 @@ fn conversation() -> Trace {
     let file = File::open(folder().join("mooncake/conversation_trace.jsonl.gz")).unwrap();
     let mut reader = Reader::new(None, Duration::ZERO);
     let mut lines = Lines::new(decompressed(file).unwrap());
-    reader.read_lines(&mut lines, |_| {}).unwrap();
+    reader.read_lines(&mut lines).unwrap();
     assert_eq!((lines.broken.count, reader.format()), (0, Some(Format::Mooncake)));
     reader.finish().unwrap()
 }
