@@ -46,7 +46,7 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let mut display = Display::new(args.json);
     let mut report = Report::new(card.id.clone(), !args.engine.no_prefix_cache, prices);
     let recorder = args.ledger.recorder(&report.prices);
-    let pipeline = loaded.pipeline.recorded(recorder.clone());
+    let pipeline = loaded.pipeline.recorded(recorder.clone()).explained(args.ledger.explainer());
     let mut asker = Asker::new(pipeline, session, args);
     let ended = runtime.block_on(async {
         let interrupt = Interrupt::listen().await;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use tapri_insight::prices::{Billed, PriceList};
 use tapri_ledger::{CallRecord, Cost, Limits, OpenError, SystemClock, Writer, WriterConfig};
-use tapri_pipeline::{Pricing, Recorder};
+use tapri_pipeline::{ExplainConfig, Explainer, Pricing, Recorder};
 
 use crate::quantity;
 use crate::{data, failure};
@@ -53,6 +53,9 @@ pub(crate) struct LedgerArgs {
     /// How old a record may become
     #[arg(long, env = "TAPRI_LEDGER_MAX_AGE", hide_env_values = true, value_name = "TIME", default_value = "90d", value_parser = quantity::duration)]
     ledger_max_age: Duration,
+    /// Quote what changed in the explanations of the ledger and of answers, not only its kind and place
+    #[arg(long)]
+    explain_values: bool,
 }
 
 impl LedgerArgs {
@@ -78,6 +81,16 @@ impl LedgerArgs {
                 warn(&error);
                 Recorder::default()
             }
+        }
+    }
+
+    /// Explains calls, also against those of earlier runs that the ledger remembers. To be asked for after the recorder,
+    /// which makes a ledger where there is none.
+    pub(crate) fn explainer(&self) -> Explainer {
+        let config = ExplainConfig { values: self.explain_values, ..ExplainConfig::default() };
+        match self.file.path() {
+            Ok(path) if !self.no_ledger && path.exists() => Explainer::with_past(config, &path),
+            _ => Explainer::new(config),
         }
     }
 

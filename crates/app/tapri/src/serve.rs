@@ -35,12 +35,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         // The port before the model: that it is taken should be known at once.
         let bound = tapri_server::bind(config).await.map_err(failure)?;
         let prices = prices::list(&args.prices, &args.model.to_string())?;
-        let (loaded, recorder) = tokio::task::block_in_place(|| {
+        let (name, pipeline, recorder) = tokio::task::block_in_place(|| {
             let loaded = load::load(&args.model, &args.engine)?;
-            anyhow::Ok((loaded, args.ledger.recorder(&prices)))
+            let recorder = args.ledger.recorder(&prices);
+            let pipeline = loaded.pipeline.explained(args.ledger.explainer());
+            anyhow::Ok((loaded.name, pipeline.recorded(recorder.clone()), recorder))
         })?;
-        announce(&loaded.name, bound.address())?;
-        let served = bound.run(loaded.pipeline.recorded(recorder.clone())).await;
+        announce(&name, bound.address())?;
+        let served = bound.run(pipeline).await;
         tokio::task::block_in_place(|| ledger::close(&recorder));
         served.map_err(failure)?;
         Ok(ExitCode::SUCCESS)

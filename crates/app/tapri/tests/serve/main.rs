@@ -11,6 +11,7 @@
 )]
 
 mod audit;
+mod explain;
 mod ledger;
 mod process;
 mod sdk;
@@ -24,11 +25,16 @@ use serde_json::{Value, json};
 
 /// A POST, and the connection it went out on.
 fn post(server: &Server, path: &str, body: &Value) -> TcpStream {
+    post_with(server, path, "", body)
+}
+
+/// The same with header lines of its own.
+fn post_with(server: &Server, path: &str, headers: &str, body: &Value) -> TcpStream {
     let body = body.to_string();
     let mut stream = TcpStream::connect(server.address()).unwrap();
     let length = body.len();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n"
     );
     stream.write_all((head + &body).as_bytes()).unwrap();
     stream
