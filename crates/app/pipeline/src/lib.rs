@@ -41,7 +41,7 @@ pub mod running;
 pub use blocking::{BlockingCall, BlockingPipeline};
 pub use explaining::{ExplainConfig, Explainer};
 pub use pipeline::Pipeline;
-pub use recording::{Pricing, Recorder};
+pub use recording::{Observer, Pricing, Recorder};
 pub use running::Running;
 pub use tapri_api as api;
 pub use tapri_insight as insight;

@@ -10,7 +10,7 @@ use tapri_api::{
 use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard};
 
 use crate::explaining::{Asked, Explainer};
-use crate::recording::{Recorder, Recording};
+use crate::recording::{Observer, Recorder, Recording};
 use crate::running::Running;
 
 /// The way of every call. Cheap to clone; clones share everything.
@@ -40,6 +40,12 @@ impl Pipeline {
     /// What explains its calls.
     pub fn explainer(&self) -> Option<&Explainer> {
         self.explainer.as_ref()
+    }
+
+    /// The same way, and someone sees the record of every call that ended.
+    #[must_use]
+    pub fn observed(self, observer: Observer) -> Self {
+        Pipeline { recorder: self.recorder.observed(observer), ..self }
     }
 
     /// Where its calls' records go.

@@ -22,16 +22,22 @@ use crate::explaining::Explaining;
 /// Says what a call cost, from its record: model and tokens. `None` where it has no price.
 pub type Pricing = Arc<dyn Fn(&CallRecord) -> Option<Cost> + Send + Sync>;
 
+/// Sees the record of every call that ended. It runs on the call's way, so it must not wait for anything.
+pub type Observer = Arc<dyn Fn(&CallRecord) + Send + Sync>;
+
 /// Where the records of a pipeline's calls go. Cheap to clone. The default keeps none.
 #[derive(Clone, Default)]
 pub struct Recorder {
     inner: Option<Arc<Inner>>,
 }
 
+#[derive(Clone)]
 struct Inner {
-    writer: Writer,
+    /// Without one, records are only shown to observers.
+    writer: Option<Writer>,
     clock: Arc<dyn Clock>,
     pricing: Option<Pricing>,
+    observers: Vec<Observer>,
 }
 
 impl Recorder {
@@ -42,12 +48,26 @@ impl Recorder {
 
     /// The same with a clock of one's own.
     pub fn with_clock(writer: Writer, pricing: Option<Pricing>, clock: Arc<dyn Clock>) -> Self {
-        Recorder { inner: Some(Arc::new(Inner { writer, clock, pricing })) }
+        let (writer, observers) = (Some(writer), Vec::new());
+        Recorder { inner: Some(Arc::new(Inner { writer, clock, pricing, observers })) }
+    }
+
+    /// The same, and someone sees every record; also where none are kept.
+    #[must_use]
+    pub fn observed(self, observer: Observer) -> Self {
+        let mut inner = self.inner.as_deref().cloned().unwrap_or_else(|| Inner {
+            writer: None,
+            clock: Arc::new(SystemClock),
+            pricing: None,
+            observers: Vec::new(),
+        });
+        inner.observers.push(observer);
+        Recorder { inner: Some(Arc::new(inner)) }
     }
 
     /// What became of the records so far; `None` where none are kept.
     pub fn counts(&self) -> Option<Counts> {
-        self.inner.as_ref().map(|inner| inner.writer.counts())
+        self.writer().map(|writer| writer.counts())
     }
 
     /// The last thing that went wrong with writing them; see [`Writer::last_error`].
@@ -57,7 +77,11 @@ impl Recorder {
 
     /// Writes what waits and closes the ledger; see [`Writer::close`].
     pub fn close(&self, limit: Duration) -> bool {
-        self.inner.as_ref().is_none_or(|inner| inner.writer.close(limit))
+        self.writer().is_none_or(|writer| writer.close(limit))
+    }
+
+    fn writer(&self) -> Option<&Writer> {
+        self.inner.as_ref()?.writer.as_ref()
     }
 
     /// A call has come.
@@ -88,7 +112,7 @@ impl Recorder {
             let mut record = inner.record(id, origin);
             model.clone_into(&mut record.model);
             record.ending = Ending::Error(error.word().to_owned());
-            inner.writer.record(Entry {
+            inner.hand_over(Entry {
                 record,
                 outline: None,
                 prompt_ids: None,
@@ -101,12 +125,20 @@ impl Recorder {
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let writer = self.inner.as_ref().map(|inner| &inner.writer);
-        f.debug_struct("Recorder").field("writer", &writer).finish_non_exhaustive()
+        f.debug_struct("Recorder").field("writer", &self.writer()).finish_non_exhaustive()
     }
 }
 
 impl Inner {
+    fn hand_over(&self, entry: Entry) {
+        for observer in &self.observers {
+            observer(&entry.record);
+        }
+        if let Some(writer) = &self.writer {
+            writer.record(entry);
+        }
+    }
+
     fn record(&self, id: CallId, origin: &Origin) -> CallRecord {
         let mut record = CallRecord::new(id.to_string(), self.clock.now());
         record.route = origin.route.clone().into_owned();
@@ -229,7 +261,7 @@ impl Recording {
         record.cost = recorder.pricing.as_ref().and_then(|price| price(&record));
         let explain =
             self.explaining.clone().map(|explaining| Explain(Arc::new(move || explaining.get())));
-        recorder.writer.record(Entry { record, outline, prompt_ids, salt, explain });
+        recorder.hand_over(Entry { record, outline, prompt_ids, salt, explain });
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::AlertConfig;
+
 /// Settings of the server. The default suits a laptop: loopback only, a fixed port.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
@@ -17,6 +19,8 @@ pub struct ServerConfig {
     pub shutdown_limit: Duration,
     /// How often a line with the hit rate is logged, if there was a call.
     pub log_interval: Duration,
+    /// How hit rates are watched; `None` to leave it.
+    pub alerts: Option<AlertConfig>,
 }
 
 impl Default for ServerConfig {
@@ -29,6 +33,7 @@ impl Default for ServerConfig {
             hide_cached_tokens: false,
             shutdown_limit: Duration::from_secs(30),
             log_interval: Duration::from_secs(10),
+            alerts: Some(AlertConfig::default()),
         }
     }
 }

@@ -16,10 +16,11 @@
 //! # }
 //! ```
 //!
-//! Map: [`config`] what can be set; [`serve`](mod@serve) listening and stopping; `routes` one file for each group
+//! Map: [`config`] what can be set; [`alerts`] hit rates that fell; [`serve`](mod@serve) listening and stopping; `routes` one file for each group
 //! of paths; `body` reading a request; `reply` headers and errors; [`metrics`] what `/metrics` shows; `meter`
 //! the measuring of one call; `log_line` the line every ten seconds.
 
+pub mod alerts;
 mod body;
 pub mod config;
 mod log_line;
@@ -29,6 +30,8 @@ mod reply;
 mod routes;
 pub mod serve;
 
+pub use alerts::AlertConfig;
+pub use alerts::webhook::WebhookConfig;
 pub use config::ServerConfig;
 pub use metrics::Metrics;
 pub use routes::{App, router};

@@ -4,6 +4,7 @@
 //! Tapri's own are `tapri_*`.
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -15,6 +16,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tapri_pipeline::{BackendStats, Pipeline};
+
+use crate::alerts::Alerts;
+use crate::alerts::collector::AlertCollector;
 
 /// How calls ended: vLLM's words, and `error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,7 +75,7 @@ const CALL: [f64; 18] = [
 
 impl Metrics {
     /// The metrics of a pipeline's calls, labelled with its model.
-    pub fn new(pipeline: &Pipeline) -> Self {
+    pub(crate) fn new(pipeline: &Pipeline, alerts: Option<&Arc<Alerts>>) -> Self {
         let model = pipeline.models().first().map(|card| card.id.clone()).unwrap_or_default();
         let labels = [("model_name".into(), model.into()), ("engine".into(), "0".into())];
         let mut registry = Registry::with_labels(labels.into_iter());
@@ -112,6 +116,9 @@ impl Metrics {
         );
         registry.register_collector(Box::new(LedgerCollector { pipeline: pipeline.clone() }));
         registry.register_collector(Box::new(EngineCollector { pipeline: pipeline.clone() }));
+        if let Some(alerts) = alerts {
+            registry.register_collector(Box::new(AlertCollector(Arc::clone(alerts))));
+        }
         Metrics {
             registry,
             calls,

@@ -7,6 +7,7 @@ mod tokenize;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,6 +17,7 @@ use axum::routing::{get, post};
 use tapri_api::{ApiError, ErrorKind};
 use tapri_pipeline::Pipeline;
 
+use crate::alerts::Alerts;
 use crate::metrics::Metrics;
 use crate::{ServerConfig, reply};
 
@@ -28,6 +30,7 @@ pub struct App {
 struct Inner {
     pipeline: Pipeline,
     metrics: Arc<Metrics>,
+    alerts: Option<Arc<Alerts>>,
     body_limit: usize,
     hide_cached: bool,
     stopping: AtomicBool,
@@ -36,15 +39,28 @@ struct Inner {
 impl App {
     /// An application on a pipeline.
     pub fn new(config: &ServerConfig, pipeline: Pipeline) -> Self {
-        let metrics = Arc::new(Metrics::new(&pipeline));
+        let alerts = config.alerts.clone().and_then(Alerts::start);
+        let pipeline = match &alerts {
+            Some(alerts) => pipeline.observed(alerts.observer()),
+            None => pipeline,
+        };
+        let metrics = Arc::new(Metrics::new(&pipeline, alerts.as_ref()));
         App {
             inner: Arc::new(Inner {
                 pipeline,
                 metrics,
+                alerts,
                 body_limit: config.body_limit,
                 hide_cached: config.hide_cached_tokens,
                 stopping: AtomicBool::new(false),
             }),
+        }
+    }
+
+    /// Ends the watch on hit rates: what waits is still counted and sent, within the limit. Blocks.
+    pub(crate) fn stop_alerts(&self, limit: Duration) {
+        if let Some(alerts) = &self.inner.alerts {
+            alerts.stop(limit);
         }
     }
 

@@ -16,6 +16,9 @@ use crate::{ServerConfig, log_line};
 /// How long clients have to read the end of their answers, once all calls have ended.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long alerts that wait may take to be sent, once all calls have ended.
+const ALERT_LIMIT: Duration = Duration::from_secs(5);
+
 /// Why the server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -160,6 +163,7 @@ impl Bound {
         }
         // A panic of the backend's own thread has been reported by it.
         let _ = backend.await;
+        let _ = tokio::task::spawn_blocking(move || app.stop_alerts(ALERT_LIMIT)).await;
         log.shutdown().await;
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::ledger::LedgerArgs;
 use crate::prices::PricesArgs;
 use crate::quantity;
 use crate::report::ReportArgs;
+use crate::serve::alert::AlertArgs;
 use crate::simulate::SimulateArgs;
 
 /// Keeps long prompts hot: ask a model about a document and only the first question reads it.
@@ -111,6 +112,8 @@ pub(crate) struct ServeArgs {
         default_value = "example"
     )]
     pub(crate) prices: String,
+    #[command(flatten)]
+    pub(crate) alerts: AlertArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]

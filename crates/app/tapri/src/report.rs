@@ -4,15 +4,18 @@ mod logs;
 pub(crate) mod period;
 mod pricing;
 
+use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use tapri_insight::plot::{PlotError, svg};
+use tapri_insight::report::plot::charts;
 use tapri_insight::report::{Observation, Options, Report, Summary, json, text};
 use tapri_ledger::{Filter, Ledger, OpenError};
 
@@ -30,6 +33,7 @@ Examples:
   tapri report calls.jsonl --last 100          did the cache hit on the last 100 calls?
   tapri report ~/.claude/projects/*/*.jsonl    sessions of Claude Code
   tapri report --since 7d logs/*.jsonl.gz --zone Asia/Kolkata
+  tapri report calls.jsonl --plot calls.svg    hit rate, savings and times as a picture
   tapri report calls.jsonl --fail-on-alert     exit code 1 where the cache doesn't work
 
 A line of a log is a JSON object with token counts: prompt_tokens and cached_tokens, or the usage of OpenAI,
@@ -72,6 +76,9 @@ pub(crate) struct ReportArgs {
     /// The ledger [default: ledger.sqlite in Tapri's data folder]
     #[arg(long, value_name = "FILE", conflicts_with = "files")]
     pub(crate) ledger: Option<PathBuf>,
+    /// Draw hit rate, savings and times to the first token into this file, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -121,6 +128,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     }
     let summary = report.finish();
     print(args, &summary)?;
+    if let Some(path) = &args.plot {
+        draw(path, &summary)?;
+    }
     let failed = args.fail_on_alert
         && if args.last.is_some() { summary.last.alerts() } else { summary.alerts() };
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -137,6 +147,21 @@ fn print(args: &ReportArgs, summary: &Summary) -> Result<()> {
         text::write(&mut out, summary)?;
     }
     out.flush()?;
+    Ok(())
+}
+
+fn draw(path: &Path, summary: &Summary) -> Result<()> {
+    let drawn = svg(&charts(summary)).map_err(|error| {
+        let hint = match error {
+            PlotError::Empty => {
+                Some("a plot needs calls with a time, or with a time to the first token")
+            }
+            _ => None,
+        };
+        Failure::new(error, hint)
+    })?;
+    fs::write(path, drawn).with_context(|| format!("{} can't be written", path.display()))?;
+    eprintln!("drawn: {}", path.display());
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! `tapri serve`.
 
+pub(crate) mod alert;
+
 use std::io::{Write, stdout};
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         host: args.host.clone(),
         port: args.port,
         hide_cached_tokens: args.hide_cached_tokens,
+        alerts: args.alerts.config()?,
         ..ServerConfig::default()
     };
     runtime.block_on(async {

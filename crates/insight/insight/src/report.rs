@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Map: [`totals`] sums and the line; [`groups`] sums by name; [`latency`] hits against misses; [`last`] the last
-//! calls; [`causes`] reasons and their cost; [`priced`] what a call cost; `unread` writes that nobody read; [`text`] for people; [`json`] for
+//! calls; [`causes`] reasons and their cost; [`priced`] what a call cost; `unread` writes that nobody read; [`text`] for people; [`plot`] as charts; [`json`] for
 //! programs.
 
 pub mod causes;
@@ -24,6 +24,7 @@ pub mod groups;
 pub mod json;
 pub mod last;
 pub mod latency;
+pub mod plot;
 pub mod priced;
 pub mod text;
 pub mod totals;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
 
+mod alerts;
+mod deploy;
 mod engine;
 mod explain;
 mod http;

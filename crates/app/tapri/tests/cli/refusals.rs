@@ -58,6 +58,22 @@ fn bad_settings() {
 }
 
 #[test]
+fn bad_alerts() {
+    let shell = Shell::new();
+    let said = [
+        vec!["--alert-webhook", "hooks.example.com/tapri?key=secret"],
+        vec!["--alert-webhook", "https://"],
+        vec!["--alert-webhook-secret", "key"],
+        vec!["--alert-webhook", "https://h/", "--no-alerts"],
+        vec!["--alert-threshold", "50"],
+        vec!["--alert-false-alarm-every", "0"],
+    ]
+    .map(|more| shell.run(&[&["serve"], &more[..]].concat()).all());
+    assert!(!said.join("").contains("secret\""));
+    insta::assert_snapshot!("bad_alerts", said.join("\n"));
+}
+
+#[test]
 fn bad_models() {
     let shell = Shell::new();
     shell.file("d.txt", "The tea is ready at five.");

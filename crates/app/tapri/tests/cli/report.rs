@@ -268,6 +268,35 @@ fn prices_of_models() {
 }
 
 #[test]
+fn a_plot() {
+    let shell = Shell::new();
+    let month: String = (1..=30)
+        .map(|day| {
+            twenty(&format!("2026-11-{day:02}"), |n| {
+                if n == 0 || (20..23).contains(&day) { 0 } else { 32_000 }
+            })
+        })
+        .collect();
+    shell.file("calls.jsonl", month);
+    let run = ["report", "calls.jsonl", "--utc", "--prices", "example", "--plot", "calls.svg"];
+    let said = shell.run(&run);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), "drawn: calls.svg\n"));
+    let drawn = std::fs::read_to_string(shell.dir.path().join("calls.svg")).unwrap();
+    insta::assert_snapshot!("report_plot", drawn);
+    shell.file("bare.jsonl", "{\"prompt_tokens\": 10, \"cached_tokens\": 0}\n");
+    let said = shell.run(&["report", "bare.jsonl", "--utc", "--plot", "bare.svg"]);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.err.contains("error: there is nothing to plot\nhint: a plot needs calls with a time"),
+        "{}",
+        said.err
+    );
+    let said = shell.run(&["report", "calls.jsonl", "--utc", "--plot", "missing/calls.svg"]);
+    assert_eq!(said.code, Some(1));
+    assert!(said.err.contains("error: missing/calls.svg can't be written: "), "{}", said.err);
+}
+
+#[test]
 fn what_is_refused() {
     let shell = Shell::new();
     shell.file("empty.jsonl", "");
