@@ -72,7 +72,7 @@ impl Recorder {
 
     /// The last thing that went wrong with writing them; see [`Writer::last_error`].
     pub fn last_error(&self) -> Option<String> {
-        self.inner.as_ref().and_then(|inner| inner.writer.last_error())
+        self.writer().and_then(Writer::last_error)
     }
 
     /// Writes what waits and closes the ledger; see [`Writer::close`].

@@ -22,8 +22,9 @@ use tapri_ledger::{Filter, Ledger, OpenError};
 use self::period::Since;
 use self::pricing::Pricing;
 use crate::failure::Failure;
+use crate::ledger::LedgerFile;
+use crate::prices;
 use crate::quantity::show_count;
-use crate::{data, prices};
 
 /// What `tapri report --help` ends with.
 const EXAMPLES: &str = "\
@@ -73,9 +74,6 @@ pub(crate) struct ReportArgs {
     /// Prices for estimates: example, bundled (with what was updated, and your overrides), a file, or a model's name
     #[arg(long, value_name = "PRICES", default_value = "bundled")]
     pub(crate) prices: String,
-    /// The ledger [default: ledger.sqlite in Tapri's data folder]
-    #[arg(long, value_name = "FILE", conflicts_with = "files")]
-    pub(crate) ledger: Option<PathBuf>,
     /// Draw hit rate, savings and times to the first token into this file, as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
@@ -85,6 +83,8 @@ pub(crate) struct ReportArgs {
     /// Exit with code 1 where a day or the last calls are an alert
     #[arg(long, alias = "deny")]
     pub(crate) fail_on_alert: bool,
+    #[command(flatten)]
+    pub(crate) ledger: LedgerFile,
 }
 
 /// How many of the last calls a whole report looks at.
@@ -171,10 +171,7 @@ fn read_ledger(
     since: Option<Timestamp>,
     on_call: &mut dyn FnMut(Observation),
 ) -> Result<()> {
-    let path = match &args.ledger {
-        Some(path) => path.clone(),
-        None => data::folder()?.join("ledger.sqlite"),
-    };
+    let path = args.ledger.path()?;
     let ledger = Ledger::open_read(&path).map_err(|error| {
         let hint = match error {
             OpenError::Missing { .. } => Some(

@@ -82,7 +82,6 @@ fn environment(requirements: &Path) -> PathBuf {
     if python.exists() && fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
         return python;
     }
-    eprintln!("installing Grafana's types for the tests into {}", folder.display());
     let base = if cfg!(windows) { "python" } else { "python3" };
     let run = |command: &mut Command, what: &str| {
         let output = command.output().unwrap_or_else(|error| panic!("{what}: {error}"));
