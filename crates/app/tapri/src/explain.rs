@@ -2,20 +2,24 @@
 
 use std::fs;
 use std::io::{Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use tapri_insight::explain::{Evidence, explain};
+use tapri_insight::explain::{Evidence, Found, explain};
 use tapri_insight::history::{Form, History, Options, Report};
+use tapri_insight::prompt::{HostedDiagnosis, PromptDoc};
 use tapri_insight::rules::Rules;
+use tapri_registry::ModelRef;
 
 use crate::failure::Failure;
 use crate::prices;
+use layout::Layout;
 
 mod data;
 mod files;
+mod layout;
 mod show;
 
 const EXAMPLES: &str = "\
@@ -26,6 +30,8 @@ Examples:
       every break in a log of requests, and what each cost; the worst first
   tapri explain trajectories.json --json
       an agent's trajectories, each answer a call; as JSON
+  tapri explain a.json b.json --model smollm2
+      the same, laid out and counted as that model reads it
   tapri explain a.json b.json --hide-values
       only the kind and the place of what changed";
 
@@ -42,6 +48,10 @@ pub(crate) struct ExplainArgs {
     /// What the file is [default: seen from its content]
     #[arg(long, value_enum)]
     format: Option<FormArg>,
+    /// Lay the prompts out as this model reads them and count its tokens: a name from 'tapri pull', hf:OWNER/REPO:FILE,
+    /// or a GGUF file. Only its tokenizer and chat template are read
+    #[arg(long, value_name = "MODEL", value_parser = crate::cli::model)]
+    model: Option<ModelRef>,
     /// What tokens cost: example, bundled, a file, or a model's name. Without it breaks have no price
     #[arg(long, value_name = "PRICES")]
     prices: Option<String>,
@@ -81,37 +91,64 @@ impl From<FormArg> for Form {
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let rules = rules(args)?;
+    let layout = args.model.as_ref().map(Layout::of).transpose()?;
+    let values = !args.hide_values;
     let mut out = stdout().lock();
-    match args.files.as_slice() {
-        [old, new] => {
-            let (old, new) = (files::one(old, args)?, files::one(new, args)?);
-            let evidence = Evidence { rules: Some(&rules), ..Evidence::default() };
-            let found = explain(&old, &new, &evidence);
-            if args.json {
-                serde_json::to_writer_pretty(
-                    &mut out,
-                    &data::pair(&found, &new, !args.hide_values),
-                )?;
-                writeln!(out)?;
-            } else {
-                write!(out, "{}", show::pair(&found, &new, !args.hide_values))?;
-            }
+    if let [old, new] = args.files.as_slice() {
+        let pair = pair(old, new, args, &rules, layout.as_ref())?;
+        if args.json {
+            serde_json::to_writer_pretty(&mut out, &data::pair(&pair, values))?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{}", show::pair(&pair, values))?;
         }
-        _ => {
-            let report = log(args, &rules)?;
-            if args.json {
-                serde_json::to_writer_pretty(
-                    &mut out,
-                    &data::log(&report, args.worst, !args.hide_values),
-                )?;
-                writeln!(out)?;
-            } else {
-                write!(out, "{}", show::log(&report, args.worst, !args.hide_values))?;
-            }
+    } else {
+        let report = log(args, &rules, layout.as_ref())?;
+        if args.json {
+            serde_json::to_writer_pretty(&mut out, &data::log(&report, args.worst, values))?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{}", show::log(&report, args.worst, values))?;
         }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Two requests, explained.
+struct Pair {
+    found: Found,
+    /// The first token that differs, where a model was named.
+    token: Option<FirstToken>,
+    hosted: Option<HostedDiagnosis>,
+}
+
+/// The first token that differs.
+struct FirstToken {
+    /// Its number, from 0.
+    number: usize,
+    old: Option<String>,
+    new: Option<String>,
+}
+
+fn pair(
+    old: &Path,
+    new: &Path,
+    args: &ExplainArgs,
+    rules: &Rules,
+    layout: Option<&Layout>,
+) -> Result<Pair> {
+    let (old, new) = (files::one(old, args)?, files::one(new, args)?);
+    let mut evidence = Evidence { rules: Some(rules), ..Evidence::default() };
+    let mut token = None;
+    if let Some(layout) = layout {
+        let (before, after) = (layout.tokens(&old)?, layout.tokens(&new)?);
+        evidence = evidence.with_tokens(&before, &after);
+        let number = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
+        let text = |ids: &[u32]| ids.get(number).map(|id| layout.text(*id));
+        token = Some(FirstToken { number, old: text(&before), new: text(&after) });
+    }
+    Ok(Pair { found: explain(&old, &new, &evidence), token, hosted: new.diagnosis })
 }
 
 fn rules(args: &ExplainArgs) -> Result<Rules> {
@@ -128,12 +165,20 @@ fn rules(args: &ExplainArgs) -> Result<Rules> {
     Ok(rules.under(own))
 }
 
-fn log(args: &ExplainArgs, rules: &Rules) -> Result<Report> {
+fn log(args: &ExplainArgs, rules: &Rules, layout: Option<&Layout>) -> Result<Report> {
     let path = &args.files[0];
     let book = args.prices.as_deref().map(prices::open).transpose()?;
-    let mut history =
-        History::new(Options { prices: book.as_ref(), rules: Some(rules), ..Options::default() });
+    let tokens = layout.map(|layout| |doc: &PromptDoc| layout.tokens_or_none(doc));
+    let mut history = History::new(Options {
+        prices: book.as_ref(),
+        rules: Some(rules),
+        tokens: tokens.as_ref().map(|tokens| tokens as &dyn Fn(&PromptDoc) -> Option<Vec<u32>>),
+        ..Options::default()
+    });
     files::all(path, args, &mut |doc, at| history.add(doc, at))?;
+    if let Some(refusals) = layout.and_then(Layout::refusals) {
+        eprintln!("warning: {refusals}");
+    }
     match history.calls() {
         0 => Err(files::no_call(path).into()),
         1 => Err(Failure::usage(

@@ -2,8 +2,8 @@
 //!
 //! [`explain`] compares two documents. What is at the first difference in reading order decides; what parts the cache
 //! (model, tenant, salt) comes before all text; and where the cache is known to have ended before the first difference,
-//! the evidence says why. Counts are the tokenizer's where one is given ([`Evidence`]), else estimates from the length
-//! of the text, and named so.
+//! the evidence says why. Counts are those of the tokens where they are given ([`Evidence::with_tokens`]), else
+//! estimates from the length of the text, and named so.
 //!
 //! ```
 //! use tapri_insight::explain::{Evidence, explain};
@@ -44,7 +44,7 @@ mod values;
 mod volatile;
 
 pub use alone::{alone, at_part};
-pub use evidence::{CountTokens, Evidence};
+pub use evidence::Evidence;
 pub use tapri_kv::StopReason;
 
 /// A number of tokens.
@@ -134,6 +134,12 @@ pub fn explain(old: &PromptDoc, new: &PromptDoc, evidence: &Evidence<'_>) -> Fou
             verdict = classify::Verdict::of(reason);
             lost = Tokens { count: lost.count.saturating_add(unread.count), ..unread };
         }
+        // An estimate is never more than what is there.
+        let behind = match judged.cause {
+            Some(_) => prompt.count,
+            None => prompt.count.saturating_sub(shared.count),
+        };
+        lost.count = lost.count.min(behind);
     }
     Found {
         reason: verdict.reason,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tapri_ledger::{MissReason, Money};
 
-use crate::explain::{CountTokens, Evidence, Found, Tokens, explain, shared_bytes};
+use crate::explain::{Evidence, Found, Tokens, explain, shared_bytes};
 use crate::prices::{Billed, PriceBook};
 use crate::prompt::{HostedDiagnosis, PromptDoc};
 use crate::rules::Rules;
@@ -28,6 +28,15 @@ pub use source::{Form, ReadError, Scanned, read};
 use causes::Causes;
 use store::{Kept, Store};
 
+/// Prompts that share fewer bytes are equally near.
+const NEXT_TO_NOTHING: usize = 64;
+
+/// How many equally near prompts are compared whole.
+const LOOKED_AT: usize = 8;
+
+/// The token ids of a prompt.
+pub type Tokenise<'a> = &'a dyn Fn(&PromptDoc) -> Option<Vec<u32>>;
+
 /// What a history is made with.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
@@ -39,8 +48,8 @@ pub struct Options<'a> {
     pub breaks: usize,
     /// What tokens cost; without it, breaks have no price.
     pub prices: Option<&'a PriceBook>,
-    /// Counts tokens; without it they are estimated.
-    pub count: Option<CountTokens<'a>>,
+    /// Lays a prompt out as a model reads it; without it, or where it gives nothing, tokens are estimated.
+    pub tokens: Option<Tokenise<'a>>,
     /// Rules of hosted providers.
     pub rules: Option<&'a Rules>,
 }
@@ -52,7 +61,7 @@ impl Default for Options<'_> {
             recent: 64,
             breaks: 1_000,
             prices: None,
-            count: None,
+            tokens: None,
             rules: None,
         }
     }
@@ -197,12 +206,13 @@ impl<'a> History<'a> {
     pub fn add(&mut self, doc: PromptDoc, at: impl Into<String>) {
         self.report.calls += 1;
         let call = CallRef { number: self.report.calls, at: at.into(), id: doc.id.clone() };
-        let kept = Arc::new(Kept { doc, call });
+        let tokens = self.options.tokens.and_then(|tokens| tokens(&doc));
+        let kept = Arc::new(Kept { doc, call, tokens });
         let previous = self.store.previous(&kept.doc);
         let nearest = self.nearest(&kept.doc);
         let against = |earlier: &Arc<Kept>| Against {
             call: earlier.call.clone(),
-            found: explain(&earlier.doc, &kept.doc, &self.evidence()),
+            found: explain(&earlier.doc, &kept.doc, &self.evidence(earlier, &kept)),
         };
         let near = nearest.as_ref().map(against);
         let before = match (&previous, &nearest) {
@@ -227,21 +237,36 @@ impl<'a> History<'a> {
         self.report
     }
 
-    fn evidence(&self) -> Evidence<'a> {
-        Evidence { count: self.options.count, rules: self.options.rules, ..Evidence::default() }
+    fn evidence(&self, old: &Kept, new: &Kept) -> Evidence<'a> {
+        let evidence = Evidence { rules: self.options.rules, ..Evidence::default() };
+        match (&old.tokens, &new.tokens) {
+            (Some(old), Some(new)) => evidence.with_tokens(old, new),
+            _ => evidence,
+        }
     }
 
     /// The earlier prompt that shares most with this one: of its conversation, or, for a first call, of all first
-    /// calls. Of equally near ones the latest.
+    /// calls. Of equally near ones, that with most in common behind the first difference; then the latest. Where all
+    /// share next to nothing they are equally near: a value that changes may stand at the very top.
     fn nearest(&self, doc: &PromptDoc) -> Option<Arc<Kept>> {
-        let mut best: Option<(usize, &Arc<Kept>)> = None;
-        for earlier in self.store.candidates(doc) {
-            let shared = shared_bytes(&earlier.doc, doc);
-            if best.is_none_or(|(most, _)| shared > most) {
-                best = Some((shared, earlier));
-            }
+        let shared: Vec<(usize, &Arc<Kept>)> = self
+            .store
+            .candidates(doc)
+            .map(|earlier| (shared_bytes(&earlier.doc, doc), earlier))
+            .collect();
+        let most = shared.iter().map(|(shared, _)| *shared).max()?;
+        let near: Vec<&Arc<Kept>> = shared
+            .iter()
+            .filter(|(shared, _)| *shared == most || most < NEXT_TO_NOTHING)
+            .map(|(_, earlier)| *earlier)
+            .take(LOOKED_AT)
+            .collect();
+        if let [only] = near.as_slice() {
+            return Some(Arc::clone(only));
         }
-        best.map(|(_, earlier)| Arc::clone(earlier))
+        let lost = |earlier: &Kept| explain(&earlier.doc, doc, &Evidence::default()).lost.count;
+        // The last of equal maxima is taken: the latest, from the back.
+        near.into_iter().rev().max_by_key(|earlier| lost(earlier)).map(Arc::clone)
     }
 
     fn tally(&mut self, kept: &Kept, previous: Option<Against>, nearest: Option<Against>) {

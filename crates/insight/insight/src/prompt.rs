@@ -18,6 +18,7 @@ mod anthropic;
 mod block;
 mod build;
 mod canonical;
+mod chat;
 mod detect;
 mod facts;
 mod openai;
@@ -25,6 +26,7 @@ mod transcript;
 mod usage;
 
 pub use canonical::{Canonical, Spot};
+pub use chat::Chat;
 pub use detect::PromptError;
 pub use usage::HostedDiagnosis;
 

@@ -3,17 +3,23 @@
 use serde_json::{Value, json};
 use tapri_insight::explain::Found;
 use tapri_insight::history::{Against, Break, Report};
-use tapri_insight::prompt::PromptDoc;
+
+use super::Pair;
 
 const SCHEMA: &str = "tapri.explain/1";
 
 /// Two requests.
-pub(super) fn pair(found: &Found, new: &PromptDoc, values: bool) -> Value {
+pub(super) fn pair(pair: &Pair, values: bool) -> Value {
+    let token = pair.token.as_ref().map(|token| {
+        let shown = |text: &Option<String>| text.clone().filter(|_| values);
+        json!({"number": token.number, "old": shown(&token.old), "new": shown(&token.new)})
+    });
     json!({
         "schema": SCHEMA,
         "kind": "pair",
-        "found": one(found, values),
-        "hosted": new.diagnosis,
+        "found": one(&pair.found, values),
+        "token": token,
+        "hosted": pair.hosted,
     })
 }
 

@@ -10,6 +10,7 @@ use tapri_insight::lines::decompressed;
 use tapri_insight::prompt::PromptDoc;
 
 use super::ExplainArgs;
+use crate::broken;
 use crate::failure::Failure;
 use crate::progress::Working;
 
@@ -47,19 +48,18 @@ pub(super) fn all(
     sink: &mut dyn FnMut(PromptDoc, String),
 ) -> Result<()> {
     let scanned = scan(path, args, sink)?;
-    let (broken, what) = (&scanned.broken, if scanned.elements { "element" } else { "line" });
-    if broken.count > 0 {
+    if !scanned.elements {
+        broken::say(&path.display().to_string(), &scanned.broken);
+        return Ok(());
+    }
+    if scanned.broken.count > 0 {
         eprintln!(
-            "warning: {}: {} {what}{} left out",
-            path.display(),
-            broken.count,
-            if broken.count == 1 { "" } else { "s" },
+            "warning: {} elements of {} could not be used",
+            scanned.broken.count,
+            path.display()
         );
-        for (number, why) in &broken.first {
-            eprintln!("  {what} {number}: {why}");
-        }
-        if broken.count > broken.first.len() as u64 {
-            eprintln!("  ... and {} more", broken.count - broken.first.len() as u64);
+        for (number, why) in &scanned.broken.first {
+            eprintln!("  element {number}: {why}");
         }
     }
     Ok(())

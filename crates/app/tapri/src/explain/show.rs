@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use tapri_insight::explain::{Found, Tokens};
+use tapri_insight::explain::Tokens;
 use tapri_insight::history::{Against, Break, CallRef, Cause, Report};
 use tapri_insight::ledger::{MissReason, Money};
-use tapri_insight::prompt::PromptDoc;
 
+use super::{FirstToken, Pair};
 use crate::quantity::show_count;
 
 /// Two requests.
-pub(super) fn pair(found: &Found, new: &PromptDoc, values: bool) -> String {
-    let mut text = String::new();
+pub(super) fn pair(pair: &Pair, values: bool) -> String {
+    let (found, mut text) = (&pair.found, String::new());
     let _ = writeln!(text, "{}", found.line(values));
     let _ = writeln!(text, "  reason:  {} ({})", found.reason.describe(), found.reason);
     let _ = writeln!(
@@ -20,6 +20,9 @@ pub(super) fn pair(found: &Found, new: &PromptDoc, values: bool) -> String {
         tokens(found.shared),
         tokens(found.prompt)
     );
+    if let Some(token) = &pair.token {
+        let _ = writeln!(text, "  token:   {}", first_token(token, values));
+    }
     if found.is_alarm() {
         let _ = writeln!(text, "  lost:    {} that both prompts have", tokens(found.lost));
     }
@@ -27,10 +30,22 @@ pub(super) fn pair(found: &Found, new: &PromptDoc, values: bool) -> String {
     for also in &found.also {
         let _ = writeln!(text, "  also:    {} ({})", also.words, also.reason);
     }
-    if let Some(diagnosis) = &new.diagnosis {
+    if let Some(diagnosis) = &pair.hosted {
         let _ = writeln!(text, "  hosted:  {} ({})", diagnosis.verdict, diagnosis.field);
     }
     text
+}
+
+fn first_token(token: &FirstToken, values: bool) -> String {
+    let number = show_count(token.number);
+    match (&token.old, &token.new) {
+        (Some(old), Some(new)) if values => {
+            format!("token {number} is the first that differs: {new:?} was {old:?}")
+        }
+        (Some(_), Some(_)) => format!("token {number} is the first that differs"),
+        (None, Some(_)) => format!("goes on at token {number}"),
+        _ => format!("ends before token {number}"),
+    }
 }
 
 /// A log.

@@ -74,3 +74,21 @@ fn what_is_refused() {
     .map(|args| shell.run(&args).all());
     insta::assert_snapshot!("explain_refused", said.join("\n"));
 }
+
+#[test]
+fn laid_out_by_a_model() {
+    let shell = Shell::new();
+    let model = tapri_registry::test_model("smollm2").to_str().unwrap().to_owned();
+    shell.file("a.json", body("10:41:55", "Who signed?").to_string());
+    shell.file("b.json", body("10:42:07", "Who signed?").to_string());
+    let line = |time: &str| format!("{}\n", body(time, "Who signed?"));
+    shell.file("log.jsonl", [line("10:41:55"), line("10:41:55"), line("10:42:07")].concat());
+    let said = [
+        vec!["explain", "a.json", "b.json", "--model", &model],
+        vec!["explain", "a.json", "b.json", "--model", &model, "--hide-values"],
+        vec!["explain", "log.jsonl", "--model", &model],
+        vec!["explain", "a.json", "b.json", "--model", "a.json"],
+    ]
+    .map(|args| shell.run(&args).all());
+    insta::assert_snapshot!("explain_model", said.join("\n"));
+}

@@ -12,9 +12,6 @@ use super::{Also, Tokens};
 use crate::prompt::PromptDoc;
 use crate::rules::Rules;
 
-/// Counts the tokens of a text.
-pub type CountTokens<'a> = &'a dyn Fn(&str) -> u64;
-
 /// What a caller knows. Nothing is needed; more gives better answers.
 #[derive(Clone, Copy, Default)]
 pub struct Evidence<'a> {
@@ -35,8 +32,8 @@ pub struct Evidence<'a> {
     pub overlapped: bool,
     /// Whether the cache has begun anew since the old call.
     pub restarted: bool,
-    /// Counts tokens. Without it they are estimated.
-    pub count: Option<CountTokens<'a>>,
+    /// Tokens of the old prompt.
+    pub old_prompt: Option<u64>,
     /// Rules of hosted providers, for models that they know.
     pub rules: Option<&'a Rules>,
 }
@@ -62,14 +59,24 @@ pub(super) struct Counter {
     prompt: Option<u64>,
 }
 
+impl<'a> Evidence<'a> {
+    /// With what the tokens of both prompts say.
+    #[must_use]
+    pub fn with_tokens<T: PartialEq>(self, old: &[T], new: &[T]) -> Self {
+        let shared = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+        Evidence {
+            shared: Some(shared as u64),
+            prompt: Some(new.len() as u64),
+            old_prompt: Some(old.len() as u64),
+            ..self
+        }
+    }
+}
+
 impl Evidence<'_> {
     pub(super) fn counter(&self, new: &PromptDoc) -> Counter {
         let told = self.prompt.or_else(|| new.usage.and_then(|usage| usage.prompt));
-        let prompt = told.or_else(|| {
-            let count = self.count?;
-            Some(new.parts.iter().map(|part| count(&part.text)).sum())
-        });
-        let prompt = prompt.filter(|tokens| *tokens > 0);
+        let prompt = told.filter(|tokens| *tokens > 0);
         let chars = new.chars();
         let chars_per_token = match prompt {
             Some(tokens) if chars > 0 => chars as f64 / tokens as f64,
@@ -119,6 +126,9 @@ pub(super) struct Judged {
     pub(super) also: Vec<Also>,
 }
 
+/// Tokens that a template may end a prompt with, so that an answer begins: roles, an opened or empty block of reasoning.
+const ENDING: u64 = 16;
+
 /// Fewer tokens than this that weren't read are no sign of anything: the last block, the last token, an estimate.
 const NO_SIGN: u64 = 64;
 
@@ -154,7 +164,12 @@ impl Evidence<'_> {
                 | StopReason::Complete
                 | StopReason::LastTokenRule
                 | StopReason::FirstDifference
-                | StopReason::Bypassed => Judged::default(),
+                | StopReason::Bypassed => {
+                    self.rewritten(seen).map_or_else(Judged::default, |missing| Judged {
+                        cause: Some((MissReason::ReasoningRewritten, missing)),
+                        also: Vec::new(),
+                    })
+                }
             };
         }
         if let Some(block) = self.block
@@ -162,7 +177,23 @@ impl Evidence<'_> {
         {
             return because(MissReason::BelowOneBlock);
         }
+        if let Some(missing) = self.rewritten(seen) {
+            return Judged {
+                cause: Some((MissReason::ReasoningRewritten, missing)),
+                also: Vec::new(),
+            };
+        }
         self.by_rules(seen, cached, unread)
+    }
+
+    /// Whether the texts go on together and the tokens don't: the template wrote an earlier turn otherwise. With the
+    /// tokens of the old prompt that aren't in the new one.
+    fn rewritten(&self, seen: &Seen<'_>) -> Option<Tokens> {
+        let (shared, old) = (self.shared?, self.old_prompt?);
+        let grew = matches!(seen.compared, Compared::Grew | Compared::Same);
+        // What a template ends a prompt with, to begin an answer, is no earlier turn.
+        let count = old.saturating_sub(shared);
+        (grew && count > ENDING).then_some(Tokens { count, estimated: false })
     }
 
     fn by_rules(&self, seen: &Seen<'_>, cached: Option<u64>, unread: Tokens) -> Judged {

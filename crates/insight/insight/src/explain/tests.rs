@@ -54,3 +54,18 @@ fn dropped_and_summarised_turns() {
     let new = chat(RULES, &[&summary[..], &turns[4..]].concat());
     assert_eq!(found(&old, &new).reason, MissReason::TurnsSummarised);
 }
+
+#[test]
+fn a_template_that_rewrites_an_earlier_turn_shows_in_the_tokens() {
+    let old = chat(RULES, &[("user", "Who signed?")]);
+    let new = chat(RULES, &[("user", "Who signed?"), ("assistant", "Mia."), ("user", "When?")]);
+    let ids = |count: u32| (0..count).collect::<Vec<u32>>();
+    // The old prompt ends with what begins an answer; that is no turn.
+    let evidence = Evidence::default().with_tokens(&[ids(100), vec![7, 7]].concat(), &ids(140));
+    let grew = explain(&old, &new, &evidence);
+    assert_eq!((grew.reason, grew.shared.count, grew.prompt.count), (MissReason::Growth, 100, 140));
+    assert!(!grew.shared.estimated);
+    let evidence = Evidence::default().with_tokens(&ids(100), &[ids(40), vec![7; 100]].concat());
+    let rewritten = explain(&old, &new, &evidence);
+    assert_eq!((rewritten.reason, rewritten.lost.count), (MissReason::ReasoningRewritten, 60));
+}

@@ -10,6 +10,14 @@ use crate::prompt::PromptDoc;
 pub(super) struct Kept {
     pub(super) doc: PromptDoc,
     pub(super) call: CallRef,
+    /// Its token ids, where a model lays it out.
+    pub(super) tokens: Option<Vec<u32>>,
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.doc.bytes() + self.tokens.as_ref().map_or(0, |tokens| 4 * tokens.len())
+    }
 }
 
 /// Recent calls, by conversation; the first calls of conversations and the calls without one are kept once more, to be
@@ -59,7 +67,7 @@ impl Store {
 
     /// Keeps a call; says whether it began a conversation that has a name.
     pub(super) fn add(&mut self, kept: Arc<Kept>) -> bool {
-        let size = kept.doc.bytes();
+        let size = kept.bytes();
         let began = match kept.doc.conversation.clone() {
             None => {
                 self.head(kept);
@@ -82,13 +90,13 @@ impl Store {
     }
 
     fn head(&mut self, kept: Arc<Kept>) {
-        self.head_bytes += kept.doc.bytes();
+        self.head_bytes += kept.bytes();
         self.heads.push_back(kept);
         while self.heads.len() > self.recent
             || (self.head_bytes > self.limit / 4 && self.heads.len() > 1)
         {
             let Some(oldest) = self.heads.pop_front() else { break };
-            self.head_bytes -= oldest.doc.bytes();
+            self.head_bytes -= oldest.bytes();
         }
     }
 
@@ -114,7 +122,7 @@ impl Store {
     fn drop_oldest_of(&mut self, name: &str) {
         let Some(own) = self.conversations.get_mut(name) else { return };
         if let Some(oldest) = own.pop_front() {
-            self.bytes -= oldest.doc.bytes();
+            self.bytes -= oldest.bytes();
         }
         if own.is_empty() {
             self.conversations.remove(name);

@@ -118,3 +118,19 @@ fn a_providers_word_stands_beside_ours() {
     assert_eq!(found.diagnosed, (1, 1, 1));
     assert_eq!(found.breaks[0].hosted.as_ref().unwrap().agrees, Some(true));
 }
+
+#[test]
+fn a_value_at_the_very_top_is_found_among_other_prompts() {
+    let rules = "Answer from the file only, and quote the page. ".repeat(30);
+    let other = "Translate what follows into French, and nothing else. ".repeat(30);
+    let line = |system: String| json!({"messages": [{"role": "system", "content": system}, {"role": "user", "content": "q"}]});
+    let found = report(&[
+        line(format!("10:41:55 {rules}")),
+        line(format!("Mode a. {other}")),
+        line(format!("23:07:12 {rules}")),
+        line(format!("Mode a. {other}")),
+    ]);
+    assert_eq!((found.alarms, found.grew), (1, 1));
+    assert_eq!(found.breaks[0].nearest.as_ref().unwrap().call.number, 1);
+    assert_eq!(found.causes[0].reason, MissReason::Time);
+}
