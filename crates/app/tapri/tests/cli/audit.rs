@@ -91,6 +91,11 @@ struct Scripted {
 impl Scripted {
     /// `answer` makes the bytes of the answer from the number of the request; nothing cuts the connection.
     fn start(answer: impl Fn(usize) -> Vec<u8> + Send + 'static) -> Self {
+        Self::reading(move |number, _| answer(number))
+    }
+
+    /// The same, from the request as well.
+    fn reading(mut answer: impl FnMut(usize, &str) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (tell, asked) = mpsc::channel();
@@ -99,10 +104,10 @@ impl Scripted {
             for stream in listener.incoming() {
                 let mut stream = BufReader::new(stream.unwrap());
                 while let Some(request) = request(&mut stream) {
+                    let bytes = answer(number, &request);
                     if tell.send(request).is_err() {
                         return;
                     }
-                    let bytes = answer(number);
                     number += 1;
                     if bytes.is_empty() || stream.get_mut().write_all(&bytes).is_err() {
                         break;
@@ -205,6 +210,77 @@ fn sharing_is_found_by_what_the_server_reports() {
     assert_eq!((said.code, &json["sharing"]), (Some(0), &false.into()), "{}", said.out);
     assert_eq!(json["tests"][0]["reported"]["hits_cached"], 1.0);
     assert_eq!(json["tests"][0]["reported"]["found"], false);
+}
+
+/// A server with a cache for each `group` of keys, which takes 40 ms less where it has a prompt's start, and says so in a
+/// header; `tells` says it in the usage too.
+fn caching(group: impl Fn(&str) -> String + Send + 'static, tells: bool) -> Scripted {
+    let mut seen: Vec<(String, String)> = Vec::new();
+    Scripted::reading(move |number, request| {
+        let key =
+            request.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap();
+        let (_, body) = request.split_once("\r\n\r\n").unwrap();
+        let body: Value = serde_json::from_str(body).unwrap();
+        let prompt = body["messages"][0]["content"].as_str().unwrap().to_owned();
+        let shared =
+            |earlier: &str| prompt.bytes().zip(earlier.bytes()).take_while(|(a, b)| a == b).count();
+        let group = group(key);
+        let hit = seen.iter().any(|(of, earlier)| *of == group && shared(earlier) >= 76);
+        seen.push((group, prompt));
+        // No two times are the same.
+        let ms = if hit { 10.0 } else { 50.0 } + number as f64 / 100.0;
+        let usage = if tells { if hit { 38 } else { 0 } } else { 0 };
+        let text = String::from_utf8(token(usage)).unwrap();
+        text.replacen("\r\n", &format!("\r\nopenai-processing-ms: {ms}\r\n"), 1).into_bytes()
+    })
+}
+
+const KEYS: [&str; 6] = ["--victim-key", "one-a", "--org-key", "one-b", "--attacker-key", "two-c"];
+
+fn levels(server: &Scripted, more: &[&str]) -> (Option<i32>, Value) {
+    let args = ["audit", "--url", &server.url, "--model", "m", "--yes", "--json", "--delay", "0"];
+    let small = ["--samples", "20", "--prompt-tokens", "40"];
+    let said = Shell::new().run(&[&args[..], &small[..], &KEYS[..], more].concat());
+    let json = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{}", said.err));
+    (said.code, json)
+}
+
+/// Level after level, until one shows nothing.
+#[test]
+fn who_shares_with_whom() {
+    let found = |json: &Value| -> Vec<(String, bool)> {
+        let tests = json["tests"].as_array().unwrap().iter();
+        tests.map(|t| (t["level"].as_str().unwrap().to_owned(), t["found"] == true)).collect()
+    };
+    let level = |name: &str, found| (name.to_owned(), found);
+    // One cache for all.
+    let (code, json) = levels(&caching(|_| String::new(), false), &[]);
+    let all =
+        [level("same user", true), level("same organisation", true), level("strangers", true)];
+    assert_eq!((code, found(&json)), (Some(1), all.to_vec()), "{json}");
+    let own = &json["tests"][2]["server_times"];
+    assert_eq!((&own["statistic"], &own["found"]), (&1.0.into(), &true.into()));
+    // One for each organisation.
+    let (code, json) = levels(&caching(|key| key[..3].to_owned(), true), &[]);
+    assert_eq!((code, found(&json)[2].1), (Some(1), false), "{json}");
+    assert_eq!(json["tests"][1]["reported"]["found"], true);
+    let verdict = json["verdict"].as_str().unwrap();
+    assert!(
+        verdict.starts_with("sharing found between users of one organisation, by "),
+        "{verdict}"
+    );
+    // One for each user: strangers need not be asked.
+    let (code, json) = levels(&caching(str::to_owned, true), &[]);
+    let two = [level("same user", true), level("same organisation", false)];
+    assert_eq!((code, found(&json)), (Some(0), two.to_vec()), "{json}");
+    assert_eq!(json["caching"], true);
+    // None: what can't be seen can't be judged.
+    let (code, json) = levels(&Scripted::start(|_| token(0)), &["--victim-requests", "1,3"]);
+    assert_eq!((code, found(&json)), (Some(0), vec![level("same user", false)]), "{json}");
+    assert_eq!(
+        (&json["caching"], &json["tests"][0]["victim_requests"]),
+        (&false.into(), &3.into())
+    );
 }
 
 #[test]
