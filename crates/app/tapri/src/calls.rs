@@ -15,7 +15,9 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use tapri_ledger::{CallRecord, Detail, Filter, Found, Ledger, OpenError, Order, Queried};
+use tapri_ledger::{
+    CallRecord, Detail, Filter, Found, Ledger, OpenError, Order, Queried, QueryError,
+};
 
 use self::filters::FilterArgs;
 use crate::failure::Failure;
@@ -123,6 +125,12 @@ pub(crate) fn open(path: &Path) -> Result<Ledger> {
     })
 }
 
+/// A ledger that breaks off.
+fn unreadable(error: QueryError) -> Failure {
+    let hint = error.hint();
+    Failure::new(error, hint)
+}
+
 fn list(args: &CallsArgs) -> Result<ExitCode> {
     let ledger = open(&args.ledger.path()?)?;
     let zone = args.zone.get();
@@ -184,8 +192,8 @@ fn each(
             failed = Some(error);
             ControlFlow::Break(())
         }
-    })?;
-    failed.map_or(Ok(queried), Err)
+    });
+    failed.map_or(Ok(queried.map_err(unreadable)?), Err)
 }
 
 /// One object, written as the calls come.
@@ -210,7 +218,7 @@ fn show(args: &ShowArgs) -> Result<ExitCode> {
     let path = args.ledger.path()?;
     let zone = args.zone.get();
     let mut out = BufWriter::new(stdout().lock());
-    match open(&path)?.find(&args.id)? {
+    match open(&path)?.find(&args.id).map_err(unreadable)? {
         Found::One(call) if args.json => {
             let shown = Shown { schema: "tapri.calls.show/1", call: &call };
             writeln!(out, "{}", serde_json::to_string_pretty(&shown)?)?;

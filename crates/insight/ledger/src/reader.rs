@@ -26,6 +26,15 @@ pub struct QueryError {
     pub source: rusqlite::Error,
 }
 
+impl QueryError {
+    /// What a person can do about it, if anything is known to help.
+    pub fn hint(&self) -> Option<&'static str> {
+        store::is_corrupt(&self.source).then_some(
+            "the file is damaged: the next 'tapri serve' or 'tapri ask' sets it aside and begins a new one",
+        )
+    }
+}
+
 /// What a query gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Queried {

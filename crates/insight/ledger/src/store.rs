@@ -218,6 +218,7 @@ impl Store {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        make_private(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let mut connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
         connection.busy_timeout(BUSY).map_err(sqlite)?;
         // Until it is known to be ours and sound, closing it changes nothing.
@@ -273,6 +274,19 @@ impl Store {
 
     pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.connection
+    }
+}
+
+/// Makes an empty file that its owner alone can read, where there is none: it may come to hold prompts. SQLite gives
+/// its log the same mode.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -27,6 +27,41 @@ fn many_writers_of_one_file() {
     assert_eq!(integrity(&bench.path), "ok");
 }
 
+#[cfg(unix)]
+#[test]
+#[ignore = "one of several processes"]
+fn one_of_several() {
+    let Some(path) = crate::child::ledger() else { return };
+    let config = tapri_ledger::WriterConfig::new(path);
+    let writer = tapri_ledger::Writer::open(config, std::sync::Arc::new(tapri_ledger::SystemClock));
+    let writer = writer.unwrap();
+    crate::child::say("open");
+    for n in 0..1000 {
+        writer.record(entry(call(&format!("{}-{n:04}", std::process::id()), n, 1, 0)));
+        if n % 20 == 0 {
+            assert!(writer.flush(LONG));
+        }
+    }
+    assert!(writer.close(LONG));
+    assert_eq!((writer.counts().written, writer.counts().dropped), (1000, 0));
+}
+
+/// Processes that begin a ledger together, and write to it together: nobody loses anything.
+#[cfg(unix)]
+#[test]
+fn several_processes_write_one_file() {
+    let bench = Bench::new();
+    let mut processes: Vec<_> =
+        (0..3).map(|_| crate::child::run("sharing::one_of_several", &bench.path, "")).collect();
+    for process in &mut processes {
+        assert_eq!(process.next().as_deref(), Some("open"));
+    }
+    processes.into_iter().for_each(crate::child::Running::end);
+    assert_eq!(bench.ids(&Filter::default()).len(), 3000);
+    assert_eq!(integrity(&bench.path), "ok");
+    assert_eq!(bench.names(), ["ledger.sqlite", "ledger.sqlite.secret"], "one secret, no draft");
+}
+
 #[test]
 fn readers_while_a_writer_writes() {
     let bench = Bench::new();

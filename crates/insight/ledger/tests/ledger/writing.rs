@@ -36,6 +36,22 @@ fn what_waits_is_written_when_the_last_writer_goes() {
     assert_eq!(integrity(&bench.path), "ok");
 }
 
+#[cfg(unix)]
+#[test]
+fn every_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::new();
+    let writer = bench.writer();
+    writer.record(entry(call("a", 0, 1, 0)));
+    assert!(writer.flush(LONG));
+    let names = bench.names();
+    assert_eq!(names.len(), 4, "{names:?}");
+    for name in names {
+        let mode = std::fs::metadata(bench.dir.path().join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
 #[test]
 fn written_without_being_asked() {
     let bench = Bench::new();
