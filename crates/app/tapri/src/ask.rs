@@ -35,8 +35,9 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
         let hint = error.hint();
         Failure::new(error, hint)
     })?;
-    let loaded = load::load(&args.model, &args.engine)?;
-    let card = loaded.pipeline.model(None).map_err(asking::failure)?.clone();
+    let load::Recorded { pipeline, recorder, .. } =
+        load::recorded(&args.model, &args.engine, &args.ledger, &prices)?;
+    let card = pipeline.model(None).map_err(asking::failure)?.clone();
     let layout = layout(&card);
     let room = Room { context: card.context, answer: args.max_tokens.get() };
     introduce(&document, layout);
@@ -45,8 +46,6 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let session = Session::new(document, layout, room);
     let mut display = Display::new(args.json);
     let mut report = Report::new(card.id.clone(), !args.engine.no_prefix_cache, prices);
-    let recorder = args.ledger.recorder(&report.prices);
-    let pipeline = loaded.pipeline.recorded(recorder.clone()).explained(args.ledger.explainer());
     let mut asker = Asker::new(pipeline, session, args);
     let ended = runtime.block_on(async {
         let interrupt = Interrupt::listen().await;

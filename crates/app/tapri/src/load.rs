@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tapri_engine::{Engine, StartError};
-use tapri_pipeline::Pipeline;
+use tapri_insight::prices::PriceList;
+use tapri_pipeline::{Pipeline, Recorder};
 use tapri_registry::{ModelRef, Recheck};
 use tapri_upstream::Embedded;
 
 use crate::cli::{EngineArgs, HashArg};
 use crate::failure::Failure;
+use crate::ledger::LedgerArgs;
 use crate::pull;
 use crate::quantity::show_memory;
 
@@ -46,6 +48,33 @@ pub(crate) fn load(model: &ModelRef, args: &EngineArgs) -> Result<Loaded> {
     aliases.retain(|alias| *alias != name);
     let pipeline = Pipeline::new(Arc::new(Embedded::new(engine, name.clone(), aliases)));
     Ok(Loaded { name, pipeline })
+}
+
+/// A model that is loaded, and whose calls are recorded and explained.
+pub(crate) struct Recorded {
+    /// The name it is served under.
+    pub(crate) name: String,
+    pub(crate) pipeline: Pipeline,
+    /// To be closed at the end.
+    pub(crate) recorder: Recorder,
+}
+
+/// [`load`], and opens the ledger meanwhile: checking a large one takes seconds as well.
+pub(crate) fn recorded(
+    model: &ModelRef,
+    engine: &EngineArgs,
+    ledger: &LedgerArgs,
+    prices: &PriceList,
+) -> Result<Recorded> {
+    let (loaded, recorder) = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| ledger.recorder(prices));
+        let loaded = load(model, engine);
+        // A panic in it has been printed by its own hook; the calls go on without records.
+        (loaded, opening.join().unwrap_or_default())
+    });
+    let Loaded { name, pipeline } = loaded?;
+    let pipeline = pipeline.recorded(recorder.clone()).explained(ledger.explainer());
+    Ok(Recorded { name, pipeline, recorder })
 }
 
 fn name(model: &ModelRef, path: &Path) -> String {

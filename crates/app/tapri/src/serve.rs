@@ -38,11 +38,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         // The port before the model: that it is taken should be known at once.
         let bound = tapri_server::bind(config).await.map_err(failure)?;
         let prices = prices::list(&args.prices, &args.model.to_string())?;
-        let (name, pipeline, recorder) = tokio::task::block_in_place(|| {
-            let loaded = load::load(&args.model, &args.engine)?;
-            let recorder = args.ledger.recorder(&prices);
-            let pipeline = loaded.pipeline.explained(args.ledger.explainer());
-            anyhow::Ok((loaded.name, pipeline.recorded(recorder.clone()), recorder))
+        let load::Recorded { name, pipeline, recorder } = tokio::task::block_in_place(|| {
+            load::recorded(&args.model, &args.engine, &args.ledger, &prices)
         })?;
         announce(&name, bound.address())?;
         let served = bound.run(pipeline).await;
