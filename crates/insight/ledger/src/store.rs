@@ -172,6 +172,15 @@ pub(crate) struct Store {
     insert: String,
 }
 
+/// Whether a file is read through at opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Every page: seconds for a gigabyte.
+    Whole,
+    /// Only what opening reads anyway: for a file that was checked before.
+    Head,
+}
+
 /// A store, and where a corrupt one went for it.
 pub(crate) struct Opened {
     pub(crate) store: Store,
@@ -181,14 +190,14 @@ pub(crate) struct Opened {
 impl Store {
     /// Opens a ledger, makes one where there is none, and brings an older one to this version. A corrupt one is
     /// set aside under another name, and a new one is begun.
-    pub(crate) fn open(path: &Path, now: Timestamp) -> Result<Opened, OpenError> {
+    pub(crate) fn open(path: &Path, now: Timestamp, check: Check) -> Result<Opened, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder)
                 .map_err(|source| OpenError::Io { path: folder.to_owned(), source })?;
         }
         let broken = match Header::of(path).map_err(io)?.judge(path)? {
-            true => match Store::open_sound(path)? {
+            true => match Store::open_sound(path, check)? {
                 Some(store) => return Ok(Opened { store, aside: None }),
                 None => true,
             },
@@ -199,21 +208,21 @@ impl Store {
             return Err(OpenError::NoLedger { path: path.to_owned(), what: "no database" });
         }
         let aside = set_aside(path, now).map_err(io)?;
-        match Store::open_sound(path)? {
+        match Store::open_sound(path, check)? {
             Some(store) => Ok(Opened { store, aside: Some(aside) }),
             None => Err(io(io::Error::other("a new one is corrupt as well"))),
         }
     }
 
     /// `None` is a corrupt file.
-    fn open_sound(path: &Path) -> Result<Option<Self>, OpenError> {
-        match Store::connect(path) {
+    fn open_sound(path: &Path, check: Check) -> Result<Option<Self>, OpenError> {
+        match Store::connect(path, check) {
             Err(OpenError::Sqlite { source, .. }) if is_corrupt(&source) => Ok(None),
             other => other,
         }
     }
 
-    fn connect(path: &Path) -> Result<Option<Self>, OpenError> {
+    fn connect(path: &Path, check: Check) -> Result<Option<Self>, OpenError> {
         let sqlite = |source| OpenError::Sqlite { path: path.to_owned(), source };
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -238,10 +247,13 @@ impl Store {
         // What was pruned is overwritten, not only forgotten.
         connection.pragma_update(None, "secure_delete", "ON").map_err(sqlite)?;
         schema::migrate(&mut connection, schema::VERSION).map_err(sqlite)?;
-        let found: String =
-            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sqlite)?;
-        if found != "ok" {
-            return Ok(None);
+        if check == Check::Whole {
+            let found: String = connection
+                .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+                .map_err(sqlite)?;
+            if found != "ok" {
+                return Ok(None);
+            }
         }
         leave(&connection, false).map_err(sqlite)?;
         let file = FileId::of(path);

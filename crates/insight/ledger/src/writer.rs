@@ -19,7 +19,7 @@ use tapri_api::Outline;
 
 use self::trouble::{Trouble, with_source};
 use crate::prune::{Limits, prune};
-use crate::store::{Opened, Store, is_corrupt};
+use crate::store::{Check, Opened, Store, is_corrupt};
 use crate::{CallRecord, Clock, Explanation, OpenError, Secret};
 
 /// Settings of a [`Writer`].
@@ -140,7 +140,7 @@ struct Inner {
 impl Writer {
     /// Opens a ledger, or makes one, and starts its thread. A corrupt file is set aside: see [`Writer::aside`].
     pub fn open(config: WriterConfig, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let opened = open(&config.path, clock.now())?;
+        let opened = open(&config.path, clock.now(), Check::Whole)?;
         Writer::start(config, clock, Some(opened))
     }
 
@@ -150,7 +150,7 @@ impl Writer {
         config: WriterConfig,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Option<OpenError>), OpenError> {
-        let (opened, error) = match open(&config.path, clock.now()) {
+        let (opened, error) = match open(&config.path, clock.now(), Check::Whole) {
             Ok(opened) => (Some(opened), None),
             Err(error) => (None, Some(error)),
         };
@@ -178,6 +178,7 @@ impl Writer {
                 Some(_) => Trouble::none(),
                 None => Trouble::from_the_start(clock.now()),
             },
+            check: if store.is_some() { Check::Head } else { Check::Whole },
             clock,
             store,
             shared: Arc::clone(&shared),
@@ -302,8 +303,8 @@ impl Drop for Inner {
     }
 }
 
-fn open(path: &Path, now: Timestamp) -> Result<(Opened, Secret), OpenError> {
-    let opened = Store::open(path, now)?;
+fn open(path: &Path, now: Timestamp, check: Check) -> Result<(Opened, Secret), OpenError> {
+    let opened = Store::open(path, now, check)?;
     Ok((opened, Secret::of_ledger(path)?))
 }
 
@@ -312,6 +313,8 @@ struct Thread {
     config: WriterConfig,
     clock: Arc<dyn Clock>,
     secret: Option<Secret>,
+    /// How the next opening looks at the file: a disk that fails again and again is no reason to read all of it each time.
+    check: Check,
     /// `None` while it can't be opened.
     store: Option<Store>,
     shared: Arc<Shared>,
@@ -419,6 +422,7 @@ impl Thread {
             _ if is_corrupt(error) => {
                 self.warn(error);
                 // Opening finds what is wrong with it, and sets it aside.
+                self.check = Check::Whole;
                 if let Some(store) = self.store.take() {
                     store.abandon();
                 }
@@ -440,9 +444,10 @@ impl Thread {
 
     fn reopen(&mut self) {
         self.store = None;
-        match open(&self.config.path, self.clock.now()) {
+        match open(&self.config.path, self.clock.now(), self.check) {
             Ok((Opened { store, aside }, secret)) => {
                 self.secret = Some(secret);
+                self.check = Check::Head;
                 if let Some(aside) = aside {
                     tracing::warn!(
                         "the ledger was corrupt and is now {}; a new one is begun",
