@@ -91,13 +91,15 @@ pub struct Call<'a> {
     pub cached: u64,
 }
 
-/// What is watched: all calls of a tenant, or all of a route.
+/// What is watched: all calls of a tenant, all of a route, or just all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A tenant, over all routes.
     Tenant(String),
     /// A route, over all tenants.
     Route(String),
+    /// Calls of which nobody said whose they are.
+    All,
 }
 
 /// What is said of a series.

@@ -16,10 +16,11 @@
 //! ```
 //!
 //! Map: [`totals`] sums and the line; [`groups`] sums by name; [`latency`] hits against misses; [`last`] the last
-//! calls; [`causes`] reasons and their cost; [`priced`] what a call cost; `unread` writes that nobody read; [`text`] for people; [`plot`] as charts; [`json`] for
+//! calls; [`causes`] reasons and their cost; [`priced`] what a call cost; `unread` writes that nobody read; `changes` hit rates that fell; [`text`] for people; [`plot`] as charts; [`json`] for
 //! programs.
 
 pub mod causes;
+mod changes;
 pub mod groups;
 pub mod json;
 pub mod last;
@@ -38,6 +39,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use tapri_ledger::{CallRecord, MissReason};
 
+use crate::alert::Alert;
 use crate::usage::LoggedCall;
 
 pub use self::causes::{Cause, Causes};
@@ -162,6 +164,7 @@ pub struct Report {
     causes: Causes,
     latest: last::Latest,
     writes: unread::Writes,
+    changes: changes::Changes,
     lists: BTreeSet<PriceTag>,
     first: Option<Timestamp>,
     end: Option<Timestamp>,
@@ -192,6 +195,8 @@ pub struct Summary {
     pub last: LastCalls,
     /// Tokens written to a cache, and of those not read by the end: an estimate.
     pub written: (u64, u64),
+    /// Hit rates that fell, were low or rose again, in the order of the calls.
+    pub changes: Vec<Alert>,
     /// The price lists of the estimates.
     pub lists: BTreeSet<PriceTag>,
     /// The first and the last time seen.
@@ -212,6 +217,7 @@ impl Report {
             causes: Causes::default(),
             latest: last::Latest::new(options.last),
             writes: unread::Writes::default(),
+            changes: changes::Changes::new(options.threshold),
             lists: BTreeSet::new(),
             first: None,
             end: None,
@@ -231,6 +237,7 @@ impl Report {
         self.causes.add(call);
         self.latest.add(call);
         self.writes.add(call);
+        self.changes.add(call);
         if let Some(priced) = &call.priced
             && self.lists.len() < LISTS
             && !self.lists.contains(&priced.list)
@@ -252,6 +259,7 @@ impl Report {
             causes: self.causes.finish(),
             last: self.latest.finish(),
             written: self.writes.finish(),
+            changes: self.changes.finish(),
             lists: self.lists,
             span: self.first.zip(self.end),
             options: self.options,

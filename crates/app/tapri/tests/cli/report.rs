@@ -296,6 +296,41 @@ fn a_plot() {
     assert!(said.err.contains("error: missing/calls.svg can't be written: "), "{}", said.err);
 }
 
+/// Eight days at 94 percent, then a template that begins with the time: the report says what fell, when, and that it
+/// was no chance; and that hits of short prompts are slower than misses.
+#[test]
+fn changes_and_delays() {
+    let shell = Shell::new();
+    let mut log = String::new();
+    for n in 0u64..1400 {
+        let at = jiff::Timestamp::from_second(1_795_000_000 + n as i64 * 600).unwrap();
+        let hit = n % 12 != 0 && n < 1150;
+        // A number that looks random, and is the same each time.
+        let noise = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        let ttft = if hit { 500 } else { 400 } + noise;
+        log += &format!(
+            "{{\"time\": \"{at}\", \"user\": \"acme\", \"prompt_tokens\": 800, \"cached_tokens\": {}, \"ttft_ms\": {ttft}}}\n",
+            if hit { 768 } else { 0 }
+        );
+    }
+    shell.file("calls.jsonl", log);
+    insta::assert_snapshot!("report_changes", shell.run(&["report", "calls.jsonl", "--utc"]).all());
+}
+
+#[test]
+fn from_stdin() {
+    let shell = Shell::new();
+    let log = shell.file("calls.jsonl", twenty("2026-11-30", |_| 30_400));
+    let mut command = shell.command(&["report", "-", "--utc"]);
+    let said =
+        crate::Said::from(command.stdin(std::fs::File::open(log).unwrap()).output().unwrap());
+    assert!(
+        said.out.contains("608,000 of 644,000 prompt tokens from cache (94%): OK"),
+        "{}",
+        said.out
+    );
+}
+
 #[test]
 fn what_is_refused() {
     let shell = Shell::new();

@@ -34,6 +34,7 @@ impl Subject {
         match self {
             Self::Tenant(tenant) => (tenant, "*"),
             Self::Route(route) => ("*", route),
+            Self::All => ("*", "*"),
         }
     }
 }
@@ -43,6 +44,7 @@ impl fmt::Display for Subject {
         match self {
             Self::Tenant(tenant) => write!(f, "tenant {tenant}"),
             Self::Route(route) => write!(f, "route {route}"),
+            Self::All => f.write_str("all calls"),
         }
     }
 }

@@ -43,16 +43,17 @@ impl Watch {
 
     /// Takes a call; what follows for its tenant and its route, each at most one.
     pub fn see(&mut self, call: &Call<'_>) -> Vec<Alert> {
-        if call.prompt < self.config.min_prompt {
-            return Vec::new();
-        }
-        let share = call.cached.min(call.prompt) as f64 / call.prompt as f64;
         let subjects =
             [Subject::Tenant(call.tenant.to_owned()), Subject::Route(call.route.to_owned())];
-        subjects.into_iter().filter_map(|subject| self.one(subject, call, share)).collect()
+        subjects.into_iter().filter_map(|subject| self.see_as(subject, call)).collect()
     }
 
-    fn one(&mut self, subject: Subject, call: &Call<'_>, share: f64) -> Option<Alert> {
+    /// Takes a call for one series.
+    pub fn see_as(&mut self, subject: Subject, call: &Call<'_>) -> Option<Alert> {
+        if call.prompt < self.config.min_prompt.max(1) {
+            return None;
+        }
+        let share = call.cached.min(call.prompt) as f64 / call.prompt as f64;
         self.clock += 1;
         if !self.series.contains_key(&subject) {
             self.make_room();

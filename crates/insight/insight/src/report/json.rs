@@ -36,6 +36,7 @@ pub fn render(summary: &Summary) -> Value {
             "alert": summary.last.alerts(),
             "says": summary.last.sentences(),
         })),
+        "changes": summary.changes.iter().map(crate::alert::Alert::json).collect::<Vec<_>>(),
         "causes": summary.causes.iter().map(|cause| json!({
             "reason": cause.reason,
             "calls": cause.calls,

@@ -26,6 +26,7 @@ pub fn write(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
             writeln!(out, "  {line}")?;
         }
     }
+    changes(out, summary)?;
     causes(out, summary)?;
     latency(out, summary)?;
     money(out, summary)?;
@@ -100,6 +101,26 @@ fn printable(name: &str) -> std::borrow::Cow<'_, str> {
     } else {
         name.into()
     }
+}
+
+/// Rates here are means over calls, where the lines by day weigh each call by its tokens.
+fn changes(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    if summary.changes.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nChanges of hit rates (mean share of a call's prompt, with bounds at 95%)")?;
+    for change in summary.changes.iter().take(SHOWN) {
+        writeln!(out, "  {}", printable(&change.to_string()))?;
+    }
+    let more = summary.changes.len().saturating_sub(SHOWN);
+    if more > 0 {
+        writeln!(
+            out,
+            "  and {}, all in the output of --json",
+            counted(more as u64, "more change")
+        )?;
+    }
+    Ok(())
 }
 
 fn causes(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
