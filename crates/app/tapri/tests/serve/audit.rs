@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::process::{Server, tapri};
 
-/// As few samples as the paper's threshold can be reached with. Short prompts for the test's own time: a hit computes a
-/// sixth of a miss.
+/// As few samples as the paper's threshold can be reached with, and short prompts, for the test's own time. Victim and
+/// attacker share 97 tokens, six blocks and one more: a hit computes six tokens of 102.
 fn audit(server: &Server, more: &[&str]) -> (Option<i32>, Value) {
     let url = format!("http://{}", server.address());
     let args = ["audit", "--url", &url, "--yes", "--json", "--delay", "0", "--samples", "16"];
-    let short = ["--prompt-tokens", "96", "--api", "completions", "--level", "strangers"];
+    let short = ["--prompt-tokens", "102", "--api", "completions", "--level", "strangers"];
     let output = tapri(&args).args(short).args(more).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
