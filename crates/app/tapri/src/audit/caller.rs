@@ -137,7 +137,7 @@ impl Caller {
         let mut wait = FIRST_WAIT;
         for tried in 1.. {
             match self.try_once(user, prompt) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok(Answer { asked_again: tried > 1, ..answer }),
                 Err(Refused::ForNow { after, error }) if tried < TRIES => {
                     eprintln!("note: {error:#}; trying again");
                     sleep(after.unwrap_or(wait).min(LONGEST_WAIT));

@@ -67,9 +67,7 @@ pub(super) fn ask(
         show_count(most.requests as usize),
         show_count(most.tokens as usize),
     );
-    if let Some(cost) = cost(args, caller.model(), most) {
-        eprintln!("cost: {cost}");
-    }
+    eprintln!("cost: {}", cost(args, caller.model(), most)?);
     for level in levels.iter().filter(|level| level.kind != LevelArg::User) {
         if level.victim == level.attacker {
             eprintln!(
@@ -100,22 +98,15 @@ pub(super) fn ask(
     }
 }
 
-/// The cost in words, where a price is known or one was asked for.
-fn cost(args: &AuditArgs, model: &str, most: Most) -> Option<String> {
-    match prices::list(&args.prices, model) {
-        Ok(list) => {
-            let billed =
-                Billed { uncached: most.tokens, answer: most.requests, ..Billed::default() };
-            let name = &list.name;
-            let of = list.date_text().map(|date| format!(" of {date}")).unwrap_or_default();
-            Some(format!(
-                "about {} at most (an estimate, price list '{name}'{of})",
-                list.cost(&billed)
-            ))
-        }
-        Err(_) => Some(
-            "unknown: the price list has no such model; another one is named with --prices"
-                .to_owned(),
-        ),
-    }
+/// The cost in words.
+fn cost(args: &AuditArgs, model: &str, most: Most) -> Result<String> {
+    let book = prices::open(&args.prices)?;
+    let Ok(list) = book.find(model) else {
+        return Ok("unknown: the price list has no such model; another one is named with --prices"
+            .to_owned());
+    };
+    let billed = Billed { uncached: most.tokens, answer: most.requests, ..Billed::default() };
+    let of = list.date_text().map(|date| format!(" of {date}")).unwrap_or_default();
+    let (name, cost) = (&list.name, list.cost(&billed));
+    Ok(format!("about {cost} at most (an estimate, price list '{name}'{of})"))
 }

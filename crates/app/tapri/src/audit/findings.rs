@@ -38,6 +38,10 @@ pub(super) struct Tested {
     /// By the times that the server named itself.
     pub(super) server_times: Option<Times>,
     pub(super) reported: ReportedTokens,
+    /// Tokens of a prompt with its template, as the server counts them.
+    pub(super) prompt_tokens: Option<u64>,
+    /// Timed requests that were answered only when asked again.
+    pub(super) asked_again: usize,
     pub(super) found: bool,
 }
 
@@ -162,6 +166,14 @@ impl Findings {
              every miss; cached: hits reported as cached",
             self.threshold
         );
+        let asked_again: usize = self.tests.iter().map(|test| test.asked_again).sum();
+        if asked_again > 0 {
+            let _ = writeln!(
+                text,
+                "note: timed requests that were answered only when asked again: {asked_again}. Their first try may have left the \
+                 prompt in a cache, which makes misses look like hits and sharing harder to see"
+            );
+        }
         if self.tests.iter().any(|test| test.times.two_sided_trap) {
             text.push_str(
                 "note: hits were slower than misses. Something differs, but not what a cache does; a two-sided test \

@@ -193,6 +193,8 @@ impl Audit {
             &cached(&answers.misses),
             plan.shared_letters() as f64,
         );
+        let asked_again =
+            answers.hits.iter().chain(&answers.misses).filter(|answer| answer.asked_again).count();
         let found = times.found() || server.is_some_and(|times| times.found()) || reported.found();
         Ok(Tested {
             level: level.name(),
@@ -202,6 +204,8 @@ impl Audit {
             times: Times::from(&times),
             server_times: server.as_ref().map(Times::from),
             reported: reported.into(),
+            prompt_tokens: answers.misses.iter().find_map(|answer| answer.prompt),
+            asked_again,
             found,
         })
     }

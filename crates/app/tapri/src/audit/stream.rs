@@ -16,6 +16,8 @@ pub(super) struct Answer {
     pub(super) cached: Option<u64>,
     /// Tokens of the prompt, as the server counts them.
     pub(super) prompt: Option<u64>,
+    /// Whether it came only when asked again: the first try may have left the prompt in a cache.
+    pub(super) asked_again: bool,
 }
 
 /// Why a stream is no answer.
