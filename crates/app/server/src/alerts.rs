@@ -3,7 +3,7 @@
 //! Every call that ended is handed to a thread of its own over a bounded queue; a call never waits for it. Where the
 //! queue is full, calls are left out of the statistics and counted.
 //!
-//! Map: [`webhook`] sending; [`collector`] what `/metrics` shows of it.
+//! Map: [`webhook`] sending; `collector` what `/metrics` shows of it.
 
 pub(crate) mod collector;
 pub mod webhook;
