@@ -13,6 +13,7 @@ use crate::calls::CallsArgs;
 use crate::cost::CostArgs;
 use crate::explain::ExplainArgs;
 use crate::ledger::LedgerArgs;
+use crate::lint::LintArgs;
 use crate::prices::PricesArgs;
 use crate::quantity;
 use crate::report::ReportArgs;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Cost(CostArgs),
     /// Say why a request could not reuse an earlier one, for two requests or a log
     Explain(ExplainArgs),
+    /// Check requests for what will break the cache
+    Lint(LintArgs),
     /// Show what models' tokens cost, and bring newer prices
     Prices(PricesArgs),
     /// Bring a model to this machine, or list what is there

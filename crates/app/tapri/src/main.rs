@@ -18,6 +18,7 @@ mod explain;
 mod failure;
 mod interrupt;
 mod ledger;
+mod lint;
 mod load;
 mod prices;
 mod progress;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Cost(args) => cost::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Report(args) => report::run(&args),

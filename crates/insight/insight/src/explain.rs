@@ -46,6 +46,7 @@ mod volatile;
 pub use alone::{alone, at_part};
 pub use evidence::Evidence;
 pub use tapri_kv::StopReason;
+pub use volatile::{Fleeting, fleeting};
 
 /// A number of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

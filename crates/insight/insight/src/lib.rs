@@ -12,6 +12,7 @@
 //! - [`history`]: a log of calls, each against the nearest one before it.
 //! - [`lines`]: files of JSON lines, streamed.
 //! - [`plot`]: figures as SVG.
+//! - [`lint`]: what will break the cache, and a better order.
 //! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
@@ -28,6 +29,7 @@ pub mod explain;
 pub mod histogram;
 pub mod history;
 pub mod lines;
+pub mod lint;
 pub mod plot;
 pub mod prices;
 pub mod prints;

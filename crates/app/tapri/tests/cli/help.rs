@@ -12,6 +12,7 @@ fn help_of_everything() {
     insta::assert_snapshot!("help_ask", help(&["ask", "--help"]));
     insta::assert_snapshot!("help_cost", help(&["cost", "--help"]));
     insta::assert_snapshot!("help_explain", help(&["explain", "--help"]));
+    insta::assert_snapshot!("help_lint", help(&["lint", "--help"]));
     insta::assert_snapshot!("help_prices", help(&["prices", "--help"]));
     insta::assert_snapshot!("help_calls", help(&["calls", "--help"]));
     insta::assert_snapshot!("help_calls_show", help(&["calls", "show", "--help"]));

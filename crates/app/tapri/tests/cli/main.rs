@@ -8,6 +8,7 @@ mod cost;
 mod explain;
 mod help;
 mod ledger;
+mod lint;
 mod prices;
 mod refusals;
 mod report;

@@ -7,7 +7,10 @@ use regex::Regex;
 use tapri_ledger::MissReason;
 
 mod random;
+mod single;
 mod words;
+
+pub use single::{Fleeting, fleeting};
 
 /// A value around a difference, recognised in both texts.
 #[derive(Debug, Clone, PartialEq, Eq)]

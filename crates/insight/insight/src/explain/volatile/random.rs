@@ -30,7 +30,7 @@ fn same_start(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start == b.start
 }
 
-fn shape(value: &str) -> Option<&'static str> {
+pub(super) fn shape(value: &str) -> Option<&'static str> {
     if value.len() < SHORTEST {
         return None;
     }
