@@ -289,7 +289,10 @@ impl<'a> History<'a> {
             Hosted { diagnosis, agrees }
         });
         let visible = |against: &Against| against.found.reason != MissReason::Growth;
+        // What the provider sees and we don't is worth a look.
+        let disputed = hosted.as_ref().is_some_and(|hosted| hosted.agrees == Some(false));
         if !alarm
+            && !disputed
             && !previous.as_ref().is_some_and(visible)
             && !nearest.as_ref().is_some_and(visible)
         {

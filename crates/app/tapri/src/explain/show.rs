@@ -67,7 +67,19 @@ pub(super) fn log(report: &Report, worst: usize, values: bool) -> String {
         }
         more(&mut text, report.alarms.saturating_sub(alarms.len().min(worst) as u64), "break");
     }
+    let disputed: Vec<&Break> = report.breaks.iter().filter(|found| is_disputed(found)).collect();
+    if !disputed.is_empty() {
+        let _ = writeln!(text, "\nThe provider saw what the requests don't show:\n");
+        for found in disputed.iter().take(worst) {
+            one_break(&mut text, found, values);
+        }
+    }
     text
+}
+
+/// Whether only the provider sees something wrong.
+fn is_disputed(found: &Break) -> bool {
+    !found.is_alarm() && found.hosted.as_ref().is_some_and(|hosted| hosted.agrees == Some(false))
 }
 
 fn summary(text: &mut String, report: &Report) {
@@ -169,7 +181,7 @@ fn neighbour(text: &mut String, found: &Break, against: &Against, values: bool) 
     {
         let _ = writeln!(
             text,
-            "      the call before it ({}) differs at {}",
+            "      the call before it ({}): {}",
             call(&previous.call),
             previous.found.line(values)
         );

@@ -1,5 +1,7 @@
 //! `tapri explain`: two requests, logs, what is refused.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::Shell;
@@ -91,4 +93,38 @@ fn laid_out_by_a_model() {
     ]
     .map(|args| shell.run(&args).all());
     insta::assert_snapshot!("explain_model", said.join("\n"));
+}
+
+#[test]
+fn real_agents() {
+    let shell = Shell::new();
+    let example = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/transcripts");
+        folder.join(name).to_str().unwrap().to_owned()
+    };
+    let said = ["agent-text/magagent-1cd047e0.jsonl.gz", "airline_agent_18.json.gz"]
+        .map(|name| shell.run(&["explain", &example(name), "--worst", "3"]).all());
+    insta::assert_snapshot!("explain_real", said.join("\n"));
+}
+
+#[test]
+fn a_providers_own_word() {
+    let shell = Shell::new();
+    let line = |system: &str, verdict: &str| {
+        json!({
+            "request": {"model": "claude-sonnet-4-5", "system": system, "messages": [{"role": "user", "content": "q"}]},
+            "response": {"diagnostics": {"cache_miss_reason": {"type": verdict}}},
+        })
+        .to_string()
+    };
+    let rules = "Answer from the file only. Quote the page. ".repeat(20);
+    let english = format!("Answer in English. {rules}");
+    let german = format!("Answer in German. {rules}");
+    let lines = [
+        line(&english, "unavailable"),
+        line(&german, "system_changed"),
+        line(&german, "tools_changed"),
+    ];
+    shell.file("log.jsonl", lines.join("\n"));
+    insta::assert_snapshot!("explain_hosted", shell.run(&["explain", "log.jsonl"]).all());
 }

@@ -207,8 +207,18 @@ fn text(
         let (was, is) = both();
         Verdict::of(reason).values(was, is)
     };
-    if let Some(reason) = embedded::same_value(old, new, at) {
-        return with_words(reason);
+    match embedded::same_value(old, new, at) {
+        Some(MissReason::KeysReordered) => {
+            // The key that stands there, in either.
+            let key = |text: &str| {
+                let run = volatile::Window::around(text, at)
+                    .run(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+                Some(text[run].to_owned())
+            };
+            return Verdict::of(MissReason::KeysReordered).values(key(old), key(new));
+        }
+        Some(reason) => return with_words(reason),
+        None => {}
     }
     // The rest of a value of a structure: the structure says whether only its order changed.
     if let (Some(a), Some(b)) = (&difference.old.value, &part.value)

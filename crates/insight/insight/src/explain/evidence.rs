@@ -227,8 +227,17 @@ impl Evidence<'_> {
             (true, None) if self.overlapped => {
                 Judged { cause: Some((MissReason::BeingWritten, unread)), also: Vec::new() }
             }
-            // Evicted, sent to another server, or never stored: nothing here tells which.
-            (true, None) => Judged { cause: Some((MissReason::Unknown, unread)), also: Vec::new() },
+            // Nothing here tells which.
+            (true, None) => {
+                let words = format!(
+                    "{} of some {} tokens that are the same were read from the cache: the others were evicted, on \
+                     another server, or never kept",
+                    cached.unwrap_or(0),
+                    seen.shared.count
+                );
+                let also = vec![Also { reason: MissReason::Unknown, words }];
+                Judged { cause: Some((MissReason::Unknown, unread)), also }
+            }
             (false, fault) => Judged { cause: None, also: fault.into_iter().collect() },
         }
     }

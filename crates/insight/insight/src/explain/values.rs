@@ -38,12 +38,15 @@ pub(super) fn hunk(old: &str, new: &str, at: usize) -> (Range<usize>, Range<usiz
     (at..at + whole_a, at..at + whole_b)
 }
 
-/// A change widened to whole words.
+/// A change widened to whole words. What was only put in or taken out stands alone, moved to where a word begins.
 pub(super) fn words(old: &str, new: &str, at: usize) -> (Range<usize>, Range<usize>) {
     let (a, b) = hunk(old, new, at);
     let inner = |c: &char| !c.is_whitespace() && !matches!(c, '"' | '<' | '>' | '{' | '}' | ',');
     let before: usize =
         new[..at].chars().rev().take(24).take_while(inner).map(char::len_utf8).sum();
+    if let Some(alone) = put_in(old, new, (&a, &b), before) {
+        return alone;
+    }
     let after: usize = new[b.end..].chars().take(24).take_while(inner).map(char::len_utf8).sum();
     let after = if old[a.end..].starts_with(&new[b.end..b.end + after]) { after } else { 0 };
     let (old_range, new_range) = (at - before..a.end + after, at - before..b.end + after);
@@ -53,6 +56,30 @@ pub(super) fn words(old: &str, new: &str, at: usize) -> (Range<usize>, Range<usi
         return (old_range.start..old_range.end - 1, new_range.start..new_range.end - 1);
     }
     (old_range, new_range)
+}
+
+/// A change that only puts in or only takes out, whole words of it: "a b" to "a b b" may have put in either. `None`
+/// where it changes a word.
+fn put_in(
+    old: &str,
+    new: &str,
+    (a, b): (&Range<usize>, &Range<usize>),
+    before: usize,
+) -> Option<(Range<usize>, Range<usize>)> {
+    let (longer, hunk) = match (a.is_empty(), b.is_empty()) {
+        (true, false) => (new, b),
+        (false, true) => (old, a),
+        _ => return None,
+    };
+    let start = hunk.start - before;
+    let moves = longer[..hunk.end].ends_with(&longer[start..hunk.start]);
+    let whole = longer[hunk.start..].chars().next().is_some_and(char::is_whitespace)
+        || longer[..hunk.end].ends_with(char::is_whitespace);
+    match (moves && hunk.len() > before, before == 0 || whole) {
+        (true, _) => Some((a.start - before..a.end - before, b.start - before..b.end - before)),
+        (false, true) => Some((a.clone(), b.clone())),
+        (false, false) => None,
+    }
 }
 
 /// A value as it is shown: control characters written out, long ones cut.
@@ -97,7 +124,12 @@ mod tests {
         );
         assert_eq!(seen("a b c d e f g h i j", "a x c d e f g h i j"), ("b", "x"));
         assert_eq!(seen("It is red.", "It is blue."), ("red", "blue"));
-        assert_eq!(seen("one", "one two"), ("one", "one two"));
+        let longer = "Call me. Do not go. And more. Answer in prose.";
+        assert_eq!(seen("Call me. Do not go. Answer in prose.", longer), ("", "And more. "));
+        assert_eq!(seen(longer, "Call me. Do not go. Answer in prose."), ("And more. ", ""));
+        assert_eq!(seen("a line\nanother line", "a line\r\nanother line"), ("", "\r"));
+        assert_eq!(seen("unlike that we know", "unlikely that we know"), ("unlike", "unlikely"));
+        assert_eq!(seen("one", "one two"), ("", " two"));
         assert_eq!(seen("héllo wörld and more", "héllo wird and more"), ("wörld", "wird"));
     }
 

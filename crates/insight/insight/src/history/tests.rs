@@ -117,6 +117,13 @@ fn a_providers_word_stands_beside_ours() {
     let found = report(&lines);
     assert_eq!(found.diagnosed, (1, 1, 1));
     assert_eq!(found.breaks[0].hosted.as_ref().unwrap().agrees, Some(true));
+    // Where it sees what the bodies don't show, that is kept.
+    lines[1] = lines[0].clone();
+    lines[1]["response"] =
+        json!({"diagnostics": {"cache_miss_reason": {"type": "system_changed"}}});
+    let found = report(&lines);
+    assert_eq!((found.alarms, found.diagnosed), (0, (1, 1, 0)));
+    assert_eq!(found.breaks[0].hosted.as_ref().unwrap().agrees, Some(false));
 }
 
 #[test]
