@@ -1,9 +1,11 @@
 //! First in, first out against a naive model; Belady's bound against every possible choice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU32;
+use std::time::Duration;
 
 use proptest::prelude::*;
-use tapri_insight::simulate::{Counting, Curve, belady, fifo};
+use tapri_insight::simulate::{Counting, Curve, Scope, Trace, belady, fifo};
 
 use crate::random::{BLOCK, steps, trace};
 
@@ -91,6 +93,23 @@ fn subsets(of: usize, size: usize) -> Vec<Vec<usize>> {
         .filter(|bits| bits.count_ones() as usize == size)
         .map(|bits| (0..of).filter(|at| bits >> at & 1 == 1).collect())
         .collect()
+}
+
+/// A block that will only be computed anew is not worth keeping until then, however soon that is.
+#[test]
+fn what_is_computed_anew_is_not_kept_for_it() {
+    let mut trace = Trace::new(NonZeroU32::new(BLOCK as u32).unwrap());
+    // Prompts of one full block: their last token, so the whole block, is always computed. The fifth has a token more.
+    for (id, tokens) in [(1, BLOCK), (2, BLOCK), (3, BLOCK), (1, BLOCK), (2, BLOCK + 1)] {
+        trace.push(Scope(0), Duration::ZERO, tokens, &[id]).unwrap();
+    }
+    trace.seal();
+    assert_eq!(belady(&trace, Counting::Engine, 2).blocks, 1);
+    let calls: Vec<(u32, Vec<u64>, u64)> =
+        [(1, BLOCK), (2, BLOCK), (3, BLOCK), (1, BLOCK), (2, BLOCK + 1)]
+            .map(|(id, tokens)| (0, vec![id], tokens))
+            .into();
+    assert_eq!(best(&needs(&calls), 2), 1);
 }
 
 proptest! {
