@@ -216,6 +216,7 @@ fn from_the_ledger() {
         "{}",
         said.out
     );
+    assert!(said.out.contains("Rs 34.20 without: saved nothing\n"), "{}", said.out);
     let json = shell.run(&[&report[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(json["causes"][0]["reason"], "date_changed");

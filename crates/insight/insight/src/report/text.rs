@@ -237,6 +237,8 @@ fn money(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
                 "{} more ({percent}%): caching costs more than it saves",
                 show(-saved, currency)
             )
+        } else if saved.is_zero() {
+            "saved nothing".to_owned()
         } else {
             format!("saved {} ({percent}%)", show(saved, currency))
         };
