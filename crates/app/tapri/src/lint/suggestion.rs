@@ -38,6 +38,7 @@ pub(super) fn run(paths: &[PathBuf]) -> Result<()> {
     let mut out = stdout().lock();
     let single = paths.len() == 1;
     for path in &paths {
+        let pretty = single && matches!(open(path)?, Requests::One(_));
         each(path, false, &mut |mut request| {
             let Ok(doc) = PromptDoc::from_value(&request) else { return Ok(()) };
             before.add(&doc);
@@ -47,7 +48,7 @@ pub(super) fn run(paths: &[PathBuf]) -> Result<()> {
             changed += usize::from(!moved.nothing());
             lines += moved.lines;
             tools += usize::from(moved.tools);
-            if single && matches!(open(path)?, Requests::One(_)) {
+            if pretty {
                 writeln!(out, "{}", serde_json::to_string_pretty(&request)?)?;
             } else {
                 writeln!(out, "{request}")?;

@@ -80,8 +80,9 @@ impl Changing {
     pub fn reorder(&self, request: &mut Value) -> Moved {
         let Some(body) = body(request) else { return Moved::default() };
         let tools = ["tools", "functions"].iter().filter(|field| sort(body, field)).count() > 0;
+        let plan = self.plan(&texts(body));
         let mut last = String::new();
-        self.take(body, &mut last);
+        take(body, &plan, &mut last);
         let lines = last.split_inclusive('\n').count() as u64;
         if lines > 0 {
             append(body, last);
@@ -89,59 +90,96 @@ impl Changing {
         Moved { lines, tools }
     }
 
-    fn take(&self, body: &mut Map<String, Value>, last: &mut String) {
-        for field in ["instructions", "system"] {
-            if let Some(value) = body.get_mut(field) {
-                self.take_from(field, value, last);
+    /// What to take out of which text. Nothing where more changes than stays, as when the instructions themselves are
+    /// others; and nothing that stands behind all that stays already.
+    fn plan(&self, texts: &[(String, String)]) -> HashMap<String, Split> {
+        let split = |(path, text): &(String, String)| {
+            let mut split = Split::default();
+            for line in text.split_inclusive('\n') {
+                let changes = self.changes(path, line);
+                if changes { &mut split.moved } else { &mut split.kept }.push_str(line);
             }
+            split
+        };
+        let splits: Vec<_> = texts.iter().map(split).collect();
+        let sum = |of: fn(&Split) -> usize| splits.iter().map(of).sum::<usize>();
+        let Some(last) = splits.iter().rposition(|split| !split.kept.trim().is_empty()) else {
+            return HashMap::new();
+        };
+        if sum(|split| split.kept.len()) < sum(|split| split.moved.len()) {
+            return HashMap::new();
         }
-        for field in ["messages", "input"] {
-            let Some(Value::Array(messages)) = body.get_mut(field) else { continue };
-            let mut index = 0;
-            while index < messages.len() && is_system(&messages[index]) {
-                if let Some(content) = messages[index].get_mut("content") {
-                    self.take_from(&format!("{field}[{index}].content"), content, last);
-                    if content.as_str().is_some_and(str::is_empty) {
-                        messages.remove(index);
-                        continue;
-                    }
-                }
-                index += 1;
-            }
+        let ends_so = texts[last].1.ends_with(&splits[last].moved);
+        let until = if ends_so { last } else { last + 1 };
+        let paths = texts.iter().map(|(path, _)| path.clone());
+        paths.zip(splits).take(until).filter(|(_, split)| !split.moved.is_empty()).collect()
+    }
+}
+
+/// A text in two.
+#[derive(Debug, Clone, Default)]
+struct Split {
+    kept: String,
+    moved: String,
+}
+
+/// Takes out of a request what the plan says, and gathers it.
+fn take(body: &mut Map<String, Value>, plan: &HashMap<String, Split>, last: &mut String) {
+    for field in ["instructions", "system"] {
+        if let Some(value) = body.get_mut(field) {
+            take_from(field, value, plan, last);
         }
     }
-
-    /// Takes changing lines out of a text, or of the texts of blocks.
-    fn take_from(&self, path: &str, value: &mut Value, last: &mut String) {
-        match value {
-            Value::String(text) => self.take_lines(path, text, last),
-            Value::Array(blocks) => {
-                for (index, block) in blocks.iter_mut().enumerate() {
-                    if let Some(Value::String(text)) = block.get_mut("text") {
-                        self.take_lines(&format!("{path}[{index}].text"), text, last);
-                    }
-                }
-                drop_empty(blocks);
+    for field in ["messages", "input"] {
+        let Some(Value::Array(messages)) = body.get_mut(field) else { continue };
+        let systems = messages.iter().take_while(|message| is_system(message)).count();
+        let mut emptied = Vec::new();
+        for (index, message) in messages.iter_mut().enumerate().take(systems) {
+            let Some(content) = message.get_mut("content") else { continue };
+            let took = take_from(&format!("{field}[{index}].content"), content, plan, last);
+            let nothing_left = content.as_str().is_some_and(str::is_empty)
+                || content.as_array().is_some_and(Vec::is_empty);
+            if took && nothing_left {
+                emptied.push(index);
             }
-            _ => {}
+        }
+        for index in emptied.into_iter().rev() {
+            messages.remove(index);
         }
     }
+}
 
-    fn take_lines(&self, path: &str, text: &mut String, last: &mut String) {
-        let (mut kept, mut moved) = (String::new(), String::new());
-        for line in text.split_inclusive('\n') {
-            if self.changes(path, line) { &mut moved } else { &mut kept }.push_str(line);
-        }
-        // A text that is other text each time has no stable part to put first; and what is last already stays.
-        let all_new = kept.trim().is_empty() && self.texts.get(path).copied().unwrap_or(0) < 2;
-        if moved.is_empty() || all_new || kept.len() < moved.len() || text.ends_with(&moved) {
-            return;
-        }
+/// Takes out of a text, or of the texts of blocks; says whether there was anything.
+fn take_from(
+    path: &str,
+    value: &mut Value,
+    plan: &HashMap<String, Split>,
+    last: &mut String,
+) -> bool {
+    let mut take_text = |path: &str, text: &mut String| {
+        let Some(split) = plan.get(path) else { return false };
         if !last.is_empty() && !last.ends_with('\n') {
             last.push('\n');
         }
-        last.push_str(&moved);
-        *text = kept;
+        last.push_str(&split.moved);
+        text.clone_from(&split.kept);
+        true
+    };
+    match value {
+        Value::String(text) => take_text(path, text),
+        Value::Array(blocks) => {
+            let mut took = false;
+            for (index, block) in blocks.iter_mut().enumerate() {
+                if let Some(Value::String(text)) = block.get_mut("text") {
+                    took |= take_text(&format!("{path}[{index}].text"), text);
+                }
+            }
+            if took {
+                drop_empty(blocks);
+            }
+            took
+        }
+        _ => false,
     }
 }
 

@@ -47,21 +47,29 @@ fn hosted_instructions_and_blocks() {
         {"type": "text", "text": rules()},
     ], "messages": [{"role": "user", "content": "Why?"}]});
     let after = better(&before);
-    // A block that is all new each time has nothing to keep in front; two requests show that it changes.
-    assert_eq!(after["system"], before["system"]);
+    // The block goes, and its marker stays on what is in front of it.
+    let kept = json!({"type": "text", "text": rules(), "cache_control": {"type": "ephemeral"}});
+    assert_eq!(after["system"], json!([kept, {"type": "text", "text": rules()}]));
+    assert_eq!(after["messages"][0]["content"][0]["text"], "Why?");
+    assert_eq!(after["messages"][0]["content"][1]["text"], "Today is Monday.");
+    // Behind all that stays, it stays.
+    let mut good = before.clone();
+    good["system"].as_array_mut().unwrap().pop();
+    assert_eq!(better(&good), good);
+}
+
+#[test]
+fn instructions_that_are_others_each_time_are_left() {
     let mut changing = Changing::default();
-    let day = |day: &str| {
-        let mut body = before.clone();
-        body["system"][1]["text"] =
-            json!(format!("Today is {day}.\nThe tea is hot, and will be for long.\n"));
-        body
-    };
-    changing.see(&day("Monday"));
-    changing.see(&day("Tuesday"));
-    let mut after = day("Tuesday");
-    assert_eq!(changing.reorder(&mut after), Moved { lines: 1, tools: false });
-    assert_eq!(after["system"][1]["text"], "The tea is hot, and will be for long.\n");
-    assert_eq!(after["messages"][0]["content"][1]["text"], "Today is Tuesday.\n");
+    let texts = ["the garden", "boats", "music"]
+        .map(|what| format!("It is all about {what}.\nNothing else.\n"));
+    for text in &texts {
+        changing.see(&chat(text, "Why?"));
+    }
+    // One line of two stays, and it is the shorter.
+    let mut request = chat(&texts[0], "Why?");
+    assert!(changing.reorder(&mut request).nothing());
+    assert_eq!(request, chat(&texts[0], "Why?"));
 }
 
 #[test]
