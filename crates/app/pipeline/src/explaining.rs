@@ -238,21 +238,6 @@ impl Kept {
         })
     }
 
-    fn shared_bytes(&self, other: &Kept) -> usize {
-        let mut shared = 0;
-        for (mine, theirs) in self.doc.parts.iter().zip(&other.doc.parts) {
-            if mine.kind != theirs.kind {
-                break;
-            }
-            if mine.text != theirs.text {
-                let bytes = mine.text.bytes().zip(theirs.text.bytes());
-                return shared + bytes.take_while(|(a, b)| a == b).count();
-            }
-            shared += mine.text.len();
-        }
-        shared
-    }
-
     /// Tokens that both share from the start, by their ids.
     fn shared_tokens(&self, other: &Kept) -> Option<u64> {
         let (Some(mine), Some(theirs)) = (&self.ids, &other.ids) else { return None };
@@ -266,7 +251,7 @@ impl Comparable for Kept {
     /// Bytes of their texts, twice, and one more for the same partition of the cache: of equally near ones that is
     /// the nearer.
     fn shared(&self, other: &Self) -> usize {
-        match self.shared_bytes(other) {
+        match explain::shared_bytes(&other.doc, &self.doc) {
             0 => 0,
             bytes => 2 * bytes + usize::from(self.doc.partitions == other.doc.partitions),
         }

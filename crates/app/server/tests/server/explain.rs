@@ -160,3 +160,15 @@ async fn what_must_not_be_stored_is_not_compared_with() {
     assert_eq!(next["tapri"]["explanation"]["reason"], "never_seen");
     assert!(next["tapri"]["explanation"]["nearest"].is_null());
 }
+
+#[tokio::test]
+async fn plain_text_that_begins_with_the_time() {
+    let app = start(true, false);
+    let rest = "Answer from the file alone, briefly. ".repeat(12);
+    for (n, time) in ["10:00", "11:00", "11:17", "23:59"].into_iter().enumerate() {
+        let body = json!({"max_tokens": 1, "prompt": format!("{time} {rest}")}).to_string();
+        let said = send(app.clone(), post("/v1/completions", &[ASK], body)).await.json();
+        let reason = said["tapri"]["explanation"]["reason"].clone();
+        assert_eq!(reason, if n == 0 { "never_seen" } else { "time_changed" }, "{said}");
+    }
+}
