@@ -25,6 +25,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        // A log on a full disk is no reason for a thread to panic: lines are lost until there is room again.
+        .log_internal_errors(false)
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let config = ServerConfig {

@@ -225,12 +225,16 @@ fn a_killed_server_loses_at_most_the_last_second() {
     }
 }
 
-/// The ledger's files may grow no more: records are dropped and counted, calls are answered; and then they may again.
+/// Files may grow no more, the ledger's and the log: records are dropped and counted, calls are answered; and then they
+/// may again.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_drops_records_and_no_calls() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
-    let server = Server::start_after("trap '' XFSZ;", &[]);
+    let log = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(log.path(), "\n".repeat(5000)).unwrap();
+    let shell = format!("trap '' XFSZ; exec 2>>'{}';", log.path().display());
+    let server = Server::start_after(&shell, &[]);
     let pid = Pid::from_raw(i32::try_from(server.id()).unwrap());
     let one = || {
         let (_, body) = ask(&server, "/v1/completions", &json!({"prompt": "Tea", "max_tokens": 1}));
