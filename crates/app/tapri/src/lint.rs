@@ -185,14 +185,19 @@ fn text(all: &[Located], requests: u64, files: u64) -> String {
     }
     let _ = writeln!(
         text,
-        "{} requests in {files} file{}: {} errors, {} warnings, {} notes (token counts are estimates)",
-        show_count(usize::try_from(requests).unwrap_or(usize::MAX)),
-        if files == 1 { "" } else { "s" },
-        of(Severity::Error),
-        of(Severity::Warning),
-        of(Severity::Note),
+        "{} in {}: {}, {}, {} (token counts are estimates)",
+        counted(usize::try_from(requests).unwrap_or(usize::MAX), "request"),
+        counted(usize::try_from(files).unwrap_or(usize::MAX), "file"),
+        counted(of(Severity::Error), "error"),
+        counted(of(Severity::Warning), "warning"),
+        counted(of(Severity::Note), "note"),
     );
     text
+}
+
+/// `1 request`, `264 requests`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{} {what}{}", show_count(count), if count == 1 { "" } else { "s" })
 }
 
 fn data(all: &[Located], requests: u64, files: u64) -> serde_json::Value {

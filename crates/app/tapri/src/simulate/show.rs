@@ -139,7 +139,8 @@ fn capacities(figures: &Figures) -> Table {
         header.push("KV memory");
     }
     header.extend(reused_header(figures));
-    header.extend(["FIFO", "Belady"]);
+    // Shares of the prompt's tokens, as the column of hits is.
+    header.extend(["FIFO, tokens", "Belady, tokens"]);
     let mut table = Table::new();
     let columns = header.len();
     table.load_preset(presets::NOTHING).set_header(header);
