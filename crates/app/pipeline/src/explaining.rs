@@ -161,16 +161,7 @@ impl Inner {
                 return explanation;
             }
         }
-        explain::alone(match stop {
-            StopReason::BelowOneBlock => MissReason::BelowOneBlock,
-            StopReason::Evicted => MissReason::Evicted,
-            StopReason::Expired => MissReason::Expired,
-            StopReason::WindowGone => MissReason::WindowGone,
-            StopReason::BeingWritten => MissReason::BeingWritten,
-            StopReason::Bypassed => MissReason::Bypassed,
-            StopReason::Unknown => MissReason::Unknown,
-            _ => MissReason::NeverSeen,
-        })
+        explain::alone(explain::told(stop).unwrap_or(MissReason::NeverSeen))
     }
 }
 

@@ -14,10 +14,10 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapri_insight::lint::sarif::{self, Located};
 use tapri_insight::lint::{Rule, Severity};
+use tapri_insight::numbers::counted;
 use tapri_insight::rules::Rules;
 
 use crate::failure::Failure;
-use crate::quantity::show_count;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -179,25 +179,21 @@ fn text(all: &[Located], requests: u64, files: u64) -> String {
         let _ = writeln!(text, "  at {}{character}{times}", finding.path);
         let _ = writeln!(text, "  {}", finding.suggestion);
     }
-    let of = |severity| all.iter().filter(|found| found.finding.severity == severity).count();
+    let of =
+        |severity| all.iter().filter(|found| found.finding.severity == severity).count() as u64;
     if !all.is_empty() {
         text.push('\n');
     }
     let _ = writeln!(
         text,
         "{} in {}: {}, {}, {} (token counts are estimates)",
-        counted(usize::try_from(requests).unwrap_or(usize::MAX), "request"),
-        counted(usize::try_from(files).unwrap_or(usize::MAX), "file"),
+        counted(requests, "request"),
+        counted(files, "file"),
         counted(of(Severity::Error), "error"),
         counted(of(Severity::Warning), "warning"),
         counted(of(Severity::Note), "note"),
     );
     text
-}
-
-/// `1 request`, `264 requests`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{} {what}{}", show_count(count), if count == 1 { "" } else { "s" })
 }
 
 fn data(all: &[Located], requests: u64, files: u64) -> serde_json::Value {

@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use tapri_insight::numbers;
+
 /// Bytes: `2GiB`, `512M`, `1073741824`. K, M, G and T count in 1024s, with or without `iB` or `B`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
@@ -72,15 +74,7 @@ pub(crate) fn count(text: &str) -> Result<NonZeroUsize, String> {
 
 /// A count for a person: `30,745`.
 pub(crate) fn show_count(count: usize) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    numbers::grouped(count as u64)
 }
 
 /// A duration for a person: `29.1 s`, `0.112 s`.

@@ -44,7 +44,7 @@ mod values;
 mod volatile;
 
 pub use alone::{alone, at_part};
-pub use evidence::Evidence;
+pub use evidence::{Evidence, told};
 pub use tapri_kv::StopReason;
 pub use volatile::{Fleeting, fleeting};
 

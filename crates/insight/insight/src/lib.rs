@@ -11,6 +11,7 @@
 //! - [`histogram`]: durations in bounded memory.
 //! - [`history`]: a log of calls, each against the nearest one before it.
 //! - [`lines`]: files of JSON lines, streamed.
+//! - [`numbers`]: counts, as people read them.
 //! - [`plot`]: figures as SVG.
 //! - [`lint`]: what will break the cache, and a better order.
 //! - [`prices`]: what tokens cost.
@@ -30,6 +31,7 @@ pub mod histogram;
 pub mod history;
 pub mod lines;
 pub mod lint;
+pub mod numbers;
 pub mod plot;
 pub mod prices;
 pub mod prints;

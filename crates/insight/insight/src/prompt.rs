@@ -28,6 +28,7 @@ mod usage;
 pub use canonical::{Canonical, Spot};
 pub use chat::Chat;
 pub use detect::PromptError;
+pub(crate) use detect::{MAX_WRAPPERS, WRAPPERS};
 pub use usage::HostedDiagnosis;
 
 /// Whose format a request is written in.

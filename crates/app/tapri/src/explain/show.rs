@@ -7,6 +7,8 @@ use tapri_insight::history::{Against, Break, CallRef, Cause, Report};
 use tapri_insight::ledger::{MissReason, Money};
 
 use super::{FirstToken, Pair};
+use tapri_insight::numbers::counted;
+
 use crate::quantity::show_count;
 
 /// Two requests.
@@ -190,10 +192,6 @@ fn neighbour(text: &mut String, found: &Break, against: &Against, values: bool) 
 
 fn call(call: &CallRef) -> String {
     format!("call {} ({})", show_count(call.number as usize), call.at)
-}
-
-fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", show_count(count as usize), if count == 1 { "" } else { "s" })
 }
 
 fn more(text: &mut String, count: u64, what: &str) {

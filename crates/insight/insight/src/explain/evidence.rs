@@ -132,6 +132,24 @@ const ENDING: u64 = 16;
 /// Fewer tokens than this that weren't read are no sign of anything: the last block, the last token, an estimate.
 const NO_SIGN: u64 = 64;
 
+/// The reason that an engine's stop is by itself; `None` where the texts have to say it.
+pub fn told(stop: StopReason) -> Option<MissReason> {
+    match stop {
+        StopReason::Evicted => Some(MissReason::Evicted),
+        StopReason::Expired => Some(MissReason::Expired),
+        StopReason::WindowGone => Some(MissReason::WindowGone),
+        StopReason::BeingWritten => Some(MissReason::BeingWritten),
+        StopReason::BelowOneBlock => Some(MissReason::BelowOneBlock),
+        StopReason::OtherScope => Some(MissReason::Tenant),
+        StopReason::Bypassed => Some(MissReason::Bypassed),
+        StopReason::Unknown => Some(MissReason::Unknown),
+        StopReason::NeverSeen
+        | StopReason::Complete
+        | StopReason::LastTokenRule
+        | StopReason::FirstDifference => None,
+    }
+}
+
 impl Evidence<'_> {
     /// Why the cache ended before the texts part, where it did, and what else is wrong.
     pub(super) fn judge(&self, seen: &Seen<'_>) -> Judged {
@@ -146,31 +164,20 @@ impl Evidence<'_> {
             return because(MissReason::Restarted);
         }
         if let Some(stop) = self.stop {
-            return match stop {
-                StopReason::Evicted => because(MissReason::Evicted),
-                StopReason::Expired => because(MissReason::Expired),
-                StopReason::WindowGone => because(MissReason::WindowGone),
-                StopReason::BeingWritten => because(MissReason::BeingWritten),
-                StopReason::BelowOneBlock => because(MissReason::BelowOneBlock),
-                StopReason::OtherScope => because(MissReason::Tenant),
-                StopReason::Unknown => because(MissReason::Unknown),
-                // The texts go on together, and yet the engine never had it: another process did, or it was reset.
-                StopReason::NeverSeen
-                    if seen.verdict.reason.is_expected() && unread.count >= NO_SIGN =>
-                {
-                    because(MissReason::NeverSeen)
-                }
-                StopReason::NeverSeen
-                | StopReason::Complete
-                | StopReason::LastTokenRule
-                | StopReason::FirstDifference
-                | StopReason::Bypassed => {
-                    self.rewritten(seen).map_or_else(Judged::default, |missing| Judged {
-                        cause: Some((MissReason::ReasoningRewritten, missing)),
-                        also: Vec::new(),
-                    })
-                }
-            };
+            if let Some(reason) = told(stop) {
+                return because(reason);
+            }
+            // The texts go on together, and yet the engine never had it: another process did, or it was reset.
+            if stop == StopReason::NeverSeen
+                && seen.verdict.reason.is_expected()
+                && unread.count >= NO_SIGN
+            {
+                return because(MissReason::NeverSeen);
+            }
+            return self.rewritten(seen).map_or_else(Judged::default, |missing| Judged {
+                cause: Some((MissReason::ReasoningRewritten, missing)),
+                also: Vec::new(),
+            });
         }
         if let Some(block) = self.block
             && seen.prompt.count < block

@@ -2,27 +2,10 @@
 //!
 //! The text is walked once, without building a tree; what lies beside the path is skipped.
 
-/// Fields that logs put a request under.
-const WRAPPERS: [&str; 15] = [
-    "request",
-    "body",
-    "request_body",
-    "requestBody",
-    "req",
-    "payload",
-    "params",
-    "kwargs",
-    "proxy_server_request",
-    "raw_request",
-    "json",
-    "data",
-    "call",
-    "input",
-    "optional_params",
-];
+use crate::prompt::{MAX_WRAPPERS, WRAPPERS};
 
-/// How many of them are looked into.
-const DEPTH: usize = 4;
+/// What else a path may stand under: an input that is an object, and parameters beside the messages.
+const BESIDE: [&str; 2] = ["input", "optional_params"];
 
 /// A line and a column of a text, both from 1; columns are characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +21,7 @@ pub struct Position {
 pub fn byte_of(json: &str, path: &str, character: Option<u64>) -> Option<usize> {
     let steps = steps(path)?;
     let start = skip_space(json.as_bytes(), 0);
-    let value = walk(json.as_bytes(), start, &steps, DEPTH)?;
+    let value = walk(json.as_bytes(), start, &steps, MAX_WRAPPERS)?;
     Some(match character {
         Some(character) if json.as_bytes().get(value) == Some(&b'"') => {
             character_of(json, value, character)
@@ -92,7 +75,8 @@ fn walk(json: &[u8], at: usize, steps: &[Step<'_>], depth: usize) -> Option<usiz
     if depth == 0 || json.get(at) != Some(&b'{') {
         return None;
     }
-    WRAPPERS.iter().find_map(|wrapper| walk(json, member(json, at, wrapper)?, steps, depth - 1))
+    let under = WRAPPERS.iter().chain(&BESIDE);
+    under.into_iter().find_map(|wrapper| walk(json, member(json, at, wrapper)?, steps, depth - 1))
 }
 
 fn member(json: &[u8], at: usize, key: &str) -> Option<usize> {

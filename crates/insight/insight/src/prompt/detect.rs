@@ -24,7 +24,7 @@ pub enum PromptError {
 }
 
 /// Fields that logs put a request under.
-const WRAPPERS: [&str; 13] = [
+pub(crate) const WRAPPERS: [&str; 13] = [
     "request",
     "body",
     "request_body",
@@ -44,7 +44,7 @@ const WRAPPERS: [&str; 13] = [
 const PARAMETERS: [&str; 3] = ["optional_params", "model_parameters", "parameters"];
 
 /// How many wrappers are taken off.
-const MAX_WRAPPERS: usize = 4;
+pub(crate) const MAX_WRAPPERS: usize = 4;
 
 pub(super) fn parse(json: &[u8]) -> Result<PromptDoc, PromptError> {
     // A byte order mark is no part of the JSON.

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Observation;
-use super::totals::{counted, grouped, not_reported};
+use super::totals::not_reported;
+use crate::numbers::{counted, grouped};
 
 /// Shorter prompts are cached by hardly any hosted service; their minimums begin at 512 or 1,024 tokens.
 const SHORT: u64 = 512;

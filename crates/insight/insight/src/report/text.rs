@@ -6,8 +6,9 @@ use rust_decimal::Decimal;
 use tapri_ledger::Money;
 
 use super::latency::{Comparison, Finding, Times};
-use super::totals::{counted, grouped, not_reported};
+use super::totals::not_reported;
 use super::{Groups, Summary};
+use crate::numbers::{counted, grouped};
 
 /// Names of a kind that are shown; the rest is in the JSON.
 const SHOWN: usize = 20;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tapri_ledger::Money;
 
 use super::{Observation, Priced};
+use crate::numbers::{counted, grouped};
 
 /// Sums over some calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -119,24 +120,6 @@ impl Totals {
 
 pub(super) fn not_reported(calls: u64) -> String {
     format!("cached tokens not reported for {}", counted(calls, "call"))
-}
-
-/// `1 call`, `2 calls`.
-pub(super) fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// A count for a person: `30,745`.
-pub(super) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
