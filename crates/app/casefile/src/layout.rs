@@ -205,7 +205,7 @@ mod tests {
                 Prompt::Chat(messages) => {
                     messages.iter().map(Message::text).collect::<Vec<_>>().join("\n")
                 }
-                Prompt::Tokens(_) => unreachable!(),
+                Prompt::Tokens(_) | Prompt::Request(_) => unreachable!(),
             };
             let places: Vec<_> =
                 ORDER.iter().map(|part| text.find(part).map_or(usize::MAX, |at| at)).collect();

@@ -15,7 +15,7 @@ fn text(prompt: &Prompt) -> String {
     match prompt {
         Prompt::Text(text) => text.clone(),
         Prompt::Chat(messages) => messages.iter().map(|m| m.text()).collect::<Vec<_>>().join("\n"),
-        Prompt::Tokens(_) => unreachable!(),
+        Prompt::Tokens(_) | Prompt::Request(_) => unreachable!(),
     }
 }
 

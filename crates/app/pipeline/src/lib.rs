@@ -13,8 +13,9 @@
 //! fn ask(backend: Arc<dyn Backend>) -> Result<(), Box<dyn std::error::Error>> {
 //!     let pipeline = BlockingPipeline::new(Pipeline::new(backend))?;
 //!     let running = pipeline.start(Call::chat(vec![Message::user("What is a lease?")]))?;
-//!     let reuse = running.admission().reuse;
-//!     println!("{} of {} prompt tokens were there", reuse.cached, reuse.prompt);
+//!     if let Some(reuse) = running.admission().reuse {
+//!         println!("{} of {} prompt tokens were there", reuse.cached, reuse.prompt);
+//!     }
 //!     for event in running {
 //!         match event {
 //!             CallEvent::Token(token) => print!("{}", token.text),

@@ -116,7 +116,7 @@ impl Pipeline {
             }
         };
         recording.admitted(&admission);
-        if let Some(explainer) = &self.explainer {
+        if let (Some(explainer), Some(reuse)) = (&self.explainer, admission.reuse) {
             recording.explained(explainer.explaining(Asked {
                 id: id.to_string(),
                 at: Timestamp::now(),
@@ -125,12 +125,15 @@ impl Pipeline {
                 salt: salt.map(|salt| salt.as_str().to_owned()),
                 outline,
                 prompt_ids: admission.prompt_ids.clone(),
-                reuse: admission.reuse,
+                reuse,
                 may_store: directives.may_store(),
             }));
         }
-        if directives.only_if_cached && !admission.reuse.stop.is_whole() {
-            return Err(not_cached(&admission.reuse));
+        if let Some(reuse) = &admission.reuse
+            && directives.only_if_cached
+            && !reuse.stop.is_whole()
+        {
+            return Err(not_cached(reuse));
         }
         Ok((admission, directives, events))
     }

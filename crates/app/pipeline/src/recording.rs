@@ -186,8 +186,9 @@ impl Recording {
     /// What it reuses is known.
     pub(crate) fn admitted(&mut self, admission: &Admission) {
         let Some(open) = &mut self.open else { return };
-        let reuse = &admission.reuse;
         open.prompt_ids.clone_from(&admission.prompt_ids);
+        // Where nothing is known yet, nothing is claimed.
+        let Some(reuse) = &admission.reuse else { return };
         open.record.prefix = Some(prefix(reuse));
         open.record.tokens = TokenCounts {
             prompt: Some(reuse.prompt as u64),
@@ -226,9 +227,15 @@ impl Recording {
                 self.begin_explaining();
                 if let Some(open) = &mut self.open {
                     open.answered += 1;
-                    if open.record.ttft.is_none() {
-                        open.record.ttft = Some(open.arrived.elapsed());
-                    }
+                    open.first_token();
+                }
+            }
+            CallEvent::Piece(piece) => {
+                self.begin_explaining();
+                if let Some(open) = &mut self.open
+                    && !piece.deltas.is_empty()
+                {
+                    open.first_token();
                 }
             }
             CallEvent::Finished(finish) => {
@@ -272,9 +279,19 @@ impl Drop for Recording {
 }
 
 impl Open {
+    fn first_token(&mut self) {
+        if self.record.ttft.is_none() {
+            self.record.ttft = Some(self.arrived.elapsed());
+        }
+    }
+
     fn finished(&mut self, finish: &Finish) {
         self.record.ending = match finish.reason {
-            FinishReason::Stop => Ending::Stop,
+            // A turn that ends with tool calls, a refusal or a pause ended as its model meant it to.
+            FinishReason::Stop
+            | FinishReason::ToolCalls
+            | FinishReason::ContentFilter
+            | FinishReason::Pause => Ending::Stop,
             FinishReason::Length => Ending::Length,
         };
         let usage = &finish.usage;

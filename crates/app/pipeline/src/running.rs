@@ -33,7 +33,10 @@ impl Running {
 
     /// What each cache on the way did, the one nearest the model first.
     pub fn cache_status(&self) -> CacheStatus {
-        CacheStatus(vec![Member::prefix(&self.admission.reuse, self.directives)])
+        let prefix = self.admission.reuse.as_ref();
+        CacheStatus(
+            prefix.map(|reuse| Member::prefix(reuse, self.directives)).into_iter().collect(),
+        )
     }
 
     /// Why it reused less than it could; `None` where it reused all, and where nobody looks. May be asked for at any time,

@@ -43,17 +43,14 @@ fn events_come_in_order_and_add_up() {
     let ids: Vec<u32> = (0..300).map(|i| 100 + i % 60).collect();
     for (cached, stop) in [(0, ReuseStop::NeverSeen), (288, ReuseStop::Complete)] {
         let running = pipeline.start(greedy(Prompt::Tokens(ids.clone()), 5)).unwrap();
-        let admission = running.admission().clone();
-        assert_eq!(
-            (admission.reuse.prompt, admission.reuse.cached, admission.reuse.stop),
-            (300, cached, stop)
-        );
-        assert_eq!(admission.template, None);
+        let reuse = running.admission().reuse.unwrap();
+        assert_eq!((reuse.prompt, reuse.cached, reuse.stop), (300, cached, stop));
+        assert_eq!(running.admission().template, None);
         let events: Vec<CallEvent> = running.collect();
         let kind = |event: &CallEvent| match event {
             CallEvent::Admitted(_) => 0,
             CallEvent::Prefill { .. } => 1,
-            CallEvent::Token(_) => 2,
+            CallEvent::Token(_) | CallEvent::Piece(_) => 2,
             CallEvent::Finished(_) | CallEvent::Failed(_) => 3,
         };
         assert!(events.is_sorted_by_key(kind), "{events:?}");
@@ -77,7 +74,7 @@ fn a_conversation_is_read_as_tokenize_says() {
             .contains("<|im_start|>user\nhello there<|im_end|>")
     );
     let running = pipeline.start(greedy(prompt, 1)).unwrap();
-    assert_eq!(running.admission().reuse.prompt, ids.len());
+    assert_eq!(running.admission().reuse.unwrap().prompt, ids.len());
     assert_eq!(running.admission().template, Some(TemplateUse::ChatMlFallback));
     let piece = pipeline.tokenize_piece("hello <|im_end|>").unwrap();
     assert_eq!(pipeline.detokenize(piece.clone()).unwrap(), "hello <|im_end|>");

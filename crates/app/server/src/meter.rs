@@ -24,7 +24,7 @@ impl Meter {
     /// Sees an event.
     pub(crate) fn see(&mut self, event: &CallEvent) {
         match event {
-            CallEvent::Token(_) => {
+            CallEvent::Token(_) | CallEvent::Piece(_) => {
                 let now = Instant::now();
                 if let Some(last) = self.last_token.replace(now) {
                     self.metrics.inter_token.observe((now - last).as_secs_f64());
@@ -50,7 +50,10 @@ impl Meter {
                 .observe(timings.decode.as_secs_f64() / (finish.usage.answer - 1) as f64);
         }
         self.end(match finish.reason {
-            FinishReason::Stop => Ending::Stop,
+            FinishReason::Stop
+            | FinishReason::ToolCalls
+            | FinishReason::ContentFilter
+            | FinishReason::Pause => Ending::Stop,
             FinishReason::Length => Ending::Length,
         });
     }

@@ -10,8 +10,8 @@ type Table = BTreeMap<&'static str, (&'static str, Vec<&'static str>)>;
 
 fn table() -> Table {
     let all = [
-        "kernels", "gguf", "text", "kv", "model", "engine", "registry", "api", "upstream",
-        "ledger", "insight", "pipeline", "casefile", "server",
+        "kernels", "gguf", "text", "kv", "model", "engine", "registry", "api", "embed", "cache",
+        "upstream", "ledger", "insight", "pipeline", "casefile", "server",
     ];
     BTreeMap::from([
         ("kernels", ("engine", vec![])),
@@ -23,12 +23,29 @@ fn table() -> Table {
         // Through model and text it reaches their crates as well.
         ("engine", ("engine", vec!["kv", "model", "text", "gguf", "kernels"])),
         ("api", ("gateway", vec![])),
-        ("upstream", ("gateway", vec!["api", "engine", "text"])),
+        ("embed", ("gateway", vec![])),
+        ("cache", ("gateway", vec!["api", "embed"])),
+        ("upstream", ("gateway", vec!["api", "embed", "engine", "text"])),
         ("ledger", ("insight", vec!["api"])),
         ("insight", ("insight", vec!["ledger", "kv", "text", "api"])),
-        ("pipeline", ("app", vec!["upstream", "ledger", "insight", "api", "engine", "text"])),
+        (
+            "pipeline",
+            (
+                "app",
+                vec!["cache", "embed", "upstream", "ledger", "insight", "api", "engine", "text"],
+            ),
+        ),
         ("casefile", ("app", vec!["pipeline", "api", "upstream"])),
-        ("server", ("app", vec!["casefile", "pipeline", "ledger", "insight", "api", "upstream"])),
+        (
+            "server",
+            (
+                "app",
+                vec![
+                    "casefile", "pipeline", "cache", "embed", "ledger", "insight", "api",
+                    "upstream",
+                ],
+            ),
+        ),
         ("tapri", ("app", all.to_vec())),
         ("bench", ("app", vec![])),
     ])

@@ -2,8 +2,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
+use crate::inbound::Inbound;
 use crate::outline::Outline;
 
 /// One call: a prompt, how to go on from it, and what the caches may do with it.
@@ -36,6 +40,55 @@ pub struct Call {
     pub origin: Origin,
     /// What its prompt is made of, for its record and for explanations.
     pub outline: Option<Outline>,
+    /// The tools that the model may call, in the caller's order.
+    pub tools: Vec<Tool>,
+    /// Which of them it may or must call.
+    pub tool_choice: ToolChoice,
+    /// Whether one answer may call several tools.
+    pub parallel_tool_calls: bool,
+    /// The shape that the answer's text must have.
+    pub output: OutputFormat,
+    /// How many answers; at least 1. The prompt is read once.
+    pub choices: usize,
+}
+
+/// A function that a model may call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: Option<String>,
+    /// The JSON schema of its arguments, an object.
+    pub parameters: Value,
+    /// Whether the arguments must keep to the schema.
+    pub strict: bool,
+}
+
+/// Which tools an answer may or must call.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// None.
+    None,
+    /// At least one.
+    Required,
+    /// The one with this name.
+    Named(String),
+}
+
+/// The shape of an answer's text.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum OutputFormat {
+    /// Any text.
+    #[default]
+    Text,
+    /// A JSON object.
+    JsonObject,
+    /// JSON of this schema.
+    JsonSchema(Value),
 }
 
 /// Where a call came from.
@@ -89,6 +142,12 @@ impl Call {
         Call::new(Prompt::Tokens(ids))
     }
 
+    /// What an API was asked, to be read by whoever answers it. The other fields say what every format
+    /// has: the model's name, the salt, the conversation; the rest are defaults until it is read.
+    pub fn request(inbound: Arc<Inbound>) -> Self {
+        Call::new(Prompt::Request(inbound))
+    }
+
     /// A call with a new id and the defaults.
     pub fn new(prompt: Prompt) -> Self {
         Call {
@@ -104,6 +163,11 @@ impl Call {
             scope: TenantScope::default(),
             origin: Origin::default(),
             outline: None,
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            parallel_tool_calls: true,
+            output: OutputFormat::Text,
+            choices: 1,
         }
     }
 }
@@ -135,6 +199,9 @@ pub enum Prompt {
     Text(String),
     /// Token ids, taken as they are: nothing is added.
     Tokens(Vec<u32>),
+    /// A request as it came. The embedded engine reads it field by field and refuses what it can't
+    /// do; an upstream of the same format gets it as it is.
+    Request(Arc<Inbound>),
 }
 
 /// Who speaks.
@@ -146,6 +213,8 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+    /// What a tool gave back.
+    Tool,
 }
 
 impl Role {
@@ -155,6 +224,7 @@ impl Role {
             Role::System => "system",
             Role::User => "user",
             Role::Assistant => "assistant",
+            Role::Tool => "tool",
         }
     }
 }
@@ -177,6 +247,32 @@ pub struct Message {
 pub enum Part {
     /// Text.
     Text(String),
+    /// A call of a tool, in a message of the model.
+    ToolCall(ToolCall),
+    /// What a tool gave back, in a message of [`Role::Tool`].
+    ToolResult(ToolResult),
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Its id, by which the result names it.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments, JSON as the model wrote it.
+    pub arguments: String,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResult {
+    /// The id of the call it answers.
+    pub id: String,
+    /// What it said.
+    pub text: String,
+    /// Whether it failed.
+    pub is_error: bool,
 }
 
 impl Message {
@@ -200,16 +296,20 @@ impl Message {
         Message::new(Role::Assistant, text)
     }
 
-    /// All its text, parts joined by a newline.
+    /// All its text and what tools said, parts joined by a newline.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (i, Part::Text(part)) in self.parts.iter().enumerate() {
+        let texts = self.parts.iter().filter_map(|part| match part {
+            Part::Text(text) | Part::ToolResult(ToolResult { text, .. }) => Some(text.as_str()),
+            Part::ToolCall(_) => None,
+        });
+        let mut joined = String::new();
+        for (i, text) in texts.enumerate() {
             if i > 0 {
-                text.push('\n');
+                joined.push('\n');
             }
-            text.push_str(part);
+            joined.push_str(text);
         }
-        text
+        joined
     }
 }
 

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::ApiError;
+use crate::inbound::Format;
 use crate::reuse::Reuse;
 use crate::usage::Usage;
 
-/// One step of a call, in this order: `Admitted`, any number of `Prefill`, any number of `Token`, then
+/// One step of a call, in this order: `Admitted`, any number of `Prefill`, any number of `Token` or `Piece`, then
 /// `Finished` or `Failed`, after which nothing comes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallEvent {
@@ -20,8 +23,10 @@ pub enum CallEvent {
         /// Prompt tokens in all.
         total: usize,
     },
-    /// A token of the answer.
+    /// A token of the answer: what an engine of our own says.
     Token(Token),
+    /// A piece of the answer: what an upstream says, and what only pieces can say (tool calls, several answers).
+    Piece(Piece),
     /// The call ended well.
     Finished(Finish),
     /// The call ended without an answer, or in the middle of one.
@@ -31,8 +36,8 @@ pub enum CallEvent {
 /// What is known when a call starts to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Admission {
-    /// What the prefix cache had for it.
-    pub reuse: Reuse,
+    /// What the prefix cache had for it; `None` where whoever answers tells it later or never.
+    pub reuse: Option<Reuse>,
     /// How long it waited.
     pub queued: Duration,
     /// How a conversation was laid out; `None` for text and token ids.
@@ -48,6 +53,91 @@ pub enum TemplateUse {
     Own,
     /// The model has none, so ChatML was used. A base model was not trained on it.
     ChatMlFallback,
+}
+
+/// A piece of an answer, twice: as it came, and what it says.
+///
+/// A renderer of the same format that sends as the piece came (chunk for chunk, body for body) sends [`Piece::raw`],
+/// in which fields that nobody here knows are kept; every other one renders the deltas. A chunk that holds nothing but
+/// the usage is no piece: it is in [`Finish`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Piece {
+    /// As it came from an upstream.
+    pub raw: Option<Raw>,
+    /// What it says, in order.
+    pub deltas: Vec<Delta>,
+}
+
+/// A chunk or a body of an API's answer, as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Raw {
+    /// Its format.
+    pub format: Format,
+    /// The event's name, in formats that name them (Anthropic messages, responses).
+    pub event: Option<String>,
+    /// Its JSON. A body where [`Raw::whole`].
+    pub data: Arc<str>,
+    /// Whether it is a whole body and no chunk of a stream.
+    pub whole: bool,
+}
+
+/// What a piece says of one of the answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delta {
+    /// Which answer, counted from 0; with one answer always 0.
+    pub choice: usize,
+    /// What is said.
+    pub says: Says,
+}
+
+/// What a [`Delta`] says.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Says {
+    /// More text.
+    Text(String),
+    /// More text, with the id and logprobs of the token: from an engine of our own.
+    Token(Token),
+    /// Logprobs as an upstream wrote them, in the shape of the piece's format.
+    Logprobs(Value),
+    /// More of what the model thinks before it answers.
+    Thinking(String),
+    /// The signature of the thinking so far, without which it can't be sent back.
+    ThinkingSignature(String),
+    /// Thinking that can't be read, only sent back.
+    RedactedThinking(String),
+    /// The model won't answer, in its words.
+    Refusal(String),
+    /// A call of a tool begins.
+    ToolCall {
+        /// Which call of this answer, counted from 0.
+        index: usize,
+        /// Its id.
+        id: String,
+        /// The tool.
+        name: String,
+    },
+    /// More of a tool call's arguments, a part of JSON text.
+    ToolArguments {
+        /// Which call of this answer.
+        index: usize,
+        /// What to append.
+        json: String,
+    },
+    /// A field that only one format has: strings are appended, lists joined, anything else replaced.
+    Other {
+        /// Its name in the message.
+        field: String,
+        /// Its value.
+        value: Value,
+    },
+    /// This answer ended.
+    End {
+        /// Why.
+        reason: FinishReason,
+        /// The stop string that ended it.
+        matched_stop: Option<String>,
+    },
 }
 
 /// A token of the answer.
@@ -88,6 +178,12 @@ pub enum FinishReason {
     Stop,
     /// The token limit, or the end of the context.
     Length,
+    /// The model called tools and waits for what they say.
+    ToolCalls,
+    /// A filter cut it, or the model refused.
+    ContentFilter,
+    /// The provider paused a long turn, to be sent back as it is and gone on with.
+    Pause,
 }
 
 impl FinishReason {
@@ -96,6 +192,10 @@ impl FinishReason {
         match self {
             FinishReason::Stop => "stop",
             FinishReason::Length => "length",
+            FinishReason::ToolCalls => "tool_calls",
+            FinishReason::ContentFilter => "content_filter",
+            // OpenAI has no word for it; a client that reads `stop` sends the turn back, which is right.
+            FinishReason::Pause => "stop",
         }
     }
 }

@@ -29,13 +29,14 @@
 //! # Ok::<(), tapri_api::ApiError>(())
 //! ```
 //!
-//! Map: [`call`] what is asked; [`outline`] what its prompt is made of; [`event`] what comes back; [`reuse`] what the prefix cache had; [`usage`] the
+//! Map: [`inbound`] a request as it came; [`call`] what is asked; [`outline`] what its prompt is made of; [`event`] what comes back; [`reuse`] what the prefix cache had; [`usage`] the
 //! counting of tokens; [`cache_status`] the `Cache-Status` header; [`error`] the one error; [`openai`] OpenAI's formats.
 
 pub mod cache_status;
 pub mod call;
 pub mod error;
 pub mod event;
+pub mod inbound;
 pub mod openai;
 pub mod outline;
 pub mod reuse;
@@ -43,13 +44,15 @@ pub mod usage;
 
 pub use cache_status::CacheStatus;
 pub use call::{
-    CacheDirectives, CacheSalt, Call, CallId, Message, Origin, Part, Prompt, Role, Sampling, Stop,
-    TenantScope,
+    CacheDirectives, CacheSalt, Call, CallId, Message, Origin, OutputFormat, Part, Prompt, Role,
+    Sampling, Stop, TenantScope, Tool, ToolCall, ToolChoice, ToolResult,
 };
 pub use error::{ApiError, ErrorKind};
 pub use event::{
-    Admission, CallEvent, Finish, FinishReason, Logprob, TemplateUse, Timings, Token, TokenLogprobs,
+    Admission, CallEvent, Delta, Finish, FinishReason, Logprob, Piece, Raw, Says, TemplateUse,
+    Timings, Token, TokenLogprobs,
 };
+pub use inbound::{Format, Inbound};
 pub use outline::{Outline, OutlinePart, PartKind};
 pub use reuse::{Reuse, ReuseStop};
 pub use usage::Usage;

@@ -1,6 +1,7 @@
 //! The engine in this process, as a [`Backend`].
 
 mod convert;
+mod lower;
 mod prompt;
 
 use std::pin::Pin;
@@ -78,15 +79,16 @@ impl Backend for Embedded {
 
     fn start(&self, call: Call) -> Answer<CallStream> {
         let engine = self.engine.clone();
-        let chat = matches!(call.prompt, Prompt::Chat(_));
-        let field = prompt::field(&call.prompt);
         let request = self.off_thread(move |engine| {
+            let call = lower::read(call)?;
+            let chat = matches!(call.prompt, Prompt::Chat(_));
+            let field = prompt::field(&call.prompt);
             let request = request(engine, call)?;
             let prompt_ids: Arc<[u32]> = request.prompt.iter().map(|id| id.0).collect();
-            Ok((request, prompt_ids))
+            Ok((request, prompt_ids, chat, field))
         });
         Box::pin(async move {
-            let (request, prompt_ids) = request.await?;
+            let (request, prompt_ids, chat, field) = request.await?;
             // Submitted only now: a client that left meanwhile has dropped this future.
             let handle = engine.submit(request).map_err(|error| convert::refusal(error, field))?;
             let template = chat.then(|| template_use(&engine));

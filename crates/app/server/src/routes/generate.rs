@@ -93,15 +93,17 @@ async fn answer(
         hide_cached,
     };
     let admission = running.admission();
-    tracing::debug!(
-        call = %id,
-        prompt = admission.reuse.prompt,
-        cached = admission.reuse.cached,
-        joined = admission.reuse.joined,
-        stop = %admission.reuse.stop,
-        other_scope = admission.reuse.other_scope,
-        "admitted"
-    );
+    if let Some(reuse) = &admission.reuse {
+        tracing::debug!(
+            call = %id,
+            prompt = reuse.prompt,
+            cached = reuse.cached,
+            joined = reuse.joined,
+            stop = %reuse.stop,
+            other_scope = reuse.other_scope,
+            "admitted"
+        );
+    }
     let mut headers = HeaderMap::new();
     let status = (!hide_cached).then(|| running.cache_status());
     reply::call_headers(&mut headers, id, status.as_ref(), admission.template);
@@ -218,10 +220,10 @@ fn note(running: &Running) -> impl Future<Output = serde_json::Value> + Send + u
     let explanation = running.explanation();
     async move {
         serde_json::json!({
-            "prompt_tokens": reuse.prompt,
-            "cached_tokens": reuse.cached,
-            "joined_tokens": reuse.joined,
-            "stop": reuse.stop.as_str(),
+            "prompt_tokens": reuse.map(|reuse| reuse.prompt),
+            "cached_tokens": reuse.map(|reuse| reuse.cached),
+            "joined_tokens": reuse.map(|reuse| reuse.joined),
+            "stop": reuse.map(|reuse| reuse.stop.as_str()),
             "explanation": explanation.await,
         })
     }

@@ -90,7 +90,10 @@ impl Asker {
         display: &mut Display,
     ) -> Result<Asked> {
         let mut running = self.pipeline.start(call).await.map_err(failure)?;
-        let reuse = running.admission().reuse;
+        // The embedded engine knows it before it begins.
+        let Some(reuse) = running.admission().reuse else {
+            return Err(anyhow::anyhow!("the engine did not say what it reuses"));
+        };
         let mut reading = display.reading(reuse.prompt, reuse.cached);
         let mut answer = String::new();
         let (mut first, mut last) = (None, start);

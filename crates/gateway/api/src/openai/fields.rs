@@ -74,6 +74,11 @@ impl Fields {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
+    /// Takes all that is left.
+    pub fn take_all(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.map)
+    }
+
     /// Takes the field out, as it is.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.map.get_mut(name).map(Value::take).filter(|value| !value.is_null())

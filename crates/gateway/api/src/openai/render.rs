@@ -102,7 +102,10 @@ impl Chunks {
         match event {
             CallEvent::Token(token) => self.token(token).into_iter().collect(),
             CallEvent::Finished(finish) => self.finish(finish),
-            CallEvent::Admitted(_) | CallEvent::Prefill { .. } | CallEvent::Failed(_) => Vec::new(),
+            CallEvent::Admitted(_)
+            | CallEvent::Prefill { .. }
+            | CallEvent::Piece(_)
+            | CallEvent::Failed(_) => Vec::new(),
         }
     }
 
@@ -209,7 +212,10 @@ impl Body {
                 None
             }
             CallEvent::Finished(finish) => Some(self.finish(finish)),
-            CallEvent::Admitted(_) | CallEvent::Prefill { .. } | CallEvent::Failed(_) => None,
+            CallEvent::Admitted(_)
+            | CallEvent::Prefill { .. }
+            | CallEvent::Piece(_)
+            | CallEvent::Failed(_) => None,
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn admission(
         },
         other_scope: admitted.stop.reason == StopReason::OtherScope,
     };
-    Admission { reuse, queued: admitted.queued, template, prompt_ids }
+    Admission { reuse: Some(reuse), queued: admitted.queued, template, prompt_ids }
 }
 
 pub(super) fn token(event: TokenEvent) -> Token {

@@ -1,5 +1,6 @@
 //! Prompts to token ids and back.
 
+use super::lower;
 use tapri_api::{ApiError, ErrorKind, Message, Prompt};
 use tapri_engine::{Engine, TokenId};
 use tapri_text::{ControlTokens, RenderInput, Special, ZonedDateTime};
@@ -7,7 +8,8 @@ use tapri_text::{ControlTokens, RenderInput, Special, ZonedDateTime};
 /// The request's field that a prompt came from.
 pub(super) fn field(prompt: &Prompt) -> &'static str {
     match prompt {
-        Prompt::Chat(_) => "messages",
+        // Formats that have no field of this name name their own when they are read.
+        Prompt::Chat(_) | Prompt::Request(_) => "messages",
         Prompt::Text(_) | Prompt::Tokens(_) => "prompt",
     }
 }
@@ -18,6 +20,7 @@ pub(super) fn tokens(engine: &Engine, prompt: Prompt) -> Result<Vec<TokenId>, Ap
         Prompt::Chat(messages) => conversation(engine, &messages),
         Prompt::Text(text) => Ok(engine.tokenizer().encode_prompt(&text, Special::AsText)),
         Prompt::Tokens(ids) => Ok(ids.into_iter().map(TokenId).collect()),
+        Prompt::Request(inbound) => tokens(engine, lower::call(&inbound)?.prompt),
     }
 }
 

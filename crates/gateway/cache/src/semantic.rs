@@ -1,0 +1,1 @@
+//! The semantic cache: another question that means the same, asked in the very same circumstances.

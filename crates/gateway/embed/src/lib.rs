@@ -1,0 +1,1 @@
+//! Sentence embeddings: MiniLM in this process.

@@ -1,0 +1,33 @@
+//! A request of an API, read field by field into what the engine can do.
+
+use tapri_api::{ApiError, Call, ErrorKind, Format, Inbound, Prompt, openai};
+
+/// Reads a request. What the engine can't do is refused by name.
+pub(super) fn call(inbound: &Inbound) -> Result<Call, ApiError> {
+    match inbound.format {
+        Format::Chat => Ok(openai::chat::parse(&inbound.bytes)?.call),
+        Format::Completion => Ok(openai::completion::parse(&inbound.bytes)?.call),
+        format => Err(ApiError::new(
+            ErrorKind::Invalid,
+            format!("This model does not answer {}", format.path()),
+        )
+        .code("unsupported_format")
+        .hint("Send the request to /v1/chat/completions")),
+    }
+}
+
+/// The call, with its request read: what the gateway found out about it stays, everything else is the request's.
+pub(super) fn read(call: Call) -> Result<Call, ApiError> {
+    let Prompt::Request(inbound) = &call.prompt else { return Ok(call) };
+    let read = self::call(inbound)?;
+    Ok(Call {
+        id: call.id,
+        model: call.model,
+        cache: call.cache,
+        salt: call.salt.or(read.salt),
+        scope: call.scope,
+        origin: call.origin,
+        outline: call.outline,
+        ..read
+    })
+}
