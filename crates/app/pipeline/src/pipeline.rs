@@ -54,24 +54,13 @@ impl Pipeline {
     }
 
     /// The models that can be asked for.
-    pub fn models(&self) -> Vec<&ModelCard> {
-        vec![self.backend.model()]
+    pub fn models(&self) -> Vec<Arc<ModelCard>> {
+        self.backend.models()
     }
 
-    /// The model that a request's `model` field means; without one, the one that is served.
-    pub fn model(&self, name: Option<&str>) -> Result<&ModelCard, ApiError> {
-        let card = self.backend.model();
-        match name {
-            None => Ok(card),
-            Some(name) if card.answers_to(name) => Ok(card),
-            Some(name) => Err(ApiError::new(
-                ErrorKind::NotFound,
-                format!("The model `{name}` is not served here"),
-            )
-            .at("model")
-            .code("model_not_found")
-            .hint(format!("Ask for `{}`, or leave `model` out", card.id))),
-        }
+    /// The model that a request's `model` field means; without one, the only one that is served.
+    pub fn model(&self, name: Option<&str>) -> Result<Arc<ModelCard>, ApiError> {
+        self.backend.model(name)
     }
 
     /// Starts a call, and comes back when it is admitted and what it reuses is known. A call that waits for its
@@ -81,8 +70,7 @@ impl Pipeline {
     ///
     /// However it ends, it leaves one record; a call that is dropped is recorded as left by its client.
     pub async fn start(&self, call: Call) -> Result<Running, ApiError> {
-        let card = self.backend.model();
-        let mut recording = self.recorder.begin(&call, &card.id, self.backend.name());
+        let mut recording = self.recorder.begin(&call, self.backend.name());
         match self.admit(call, &mut recording).await {
             Ok((admission, directives, events)) => {
                 Ok(Running::new(admission, directives, events, recording))
@@ -99,8 +87,8 @@ impl Pipeline {
         mut call: Call,
         recording: &mut Recording,
     ) -> Result<(Admission, CacheDirectives, CallStream), ApiError> {
-        let model = &self.model(call.model.as_deref())?.id;
-        recording.served_by(model);
+        let card = self.model(call.model.as_deref())?;
+        recording.served_by(&card);
         let directives = call.cache;
         let outline = call.outline.take();
         let (id, tenant, salt) = (call.id, call.origin.tenant.clone(), call.salt.clone());
@@ -121,7 +109,7 @@ impl Pipeline {
                 id: id.to_string(),
                 at: Timestamp::now(),
                 tenant: tenant.into_owned(),
-                model: model.clone(),
+                model: card.id.clone(),
                 salt: salt.map(|salt| salt.as_str().to_owned()),
                 outline,
                 prompt_ids: admission.prompt_ids.clone(),

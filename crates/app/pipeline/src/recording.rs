@@ -14,6 +14,7 @@ use tapri_ledger::{
     CacheOutcome, CacheResult, CallRecord, Clock, Cost, Counts, Ending, Entry, Explain,
     Explanation, SystemClock, TokenCounts, Writer,
 };
+use tapri_upstream::ModelCard;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -85,12 +86,12 @@ impl Recorder {
     }
 
     /// A call has come.
-    pub(crate) fn begin(&self, call: &Call, model: &str, upstream: &str) -> Recording {
+    pub(crate) fn begin(&self, call: &Call, upstream: &str) -> Recording {
         let outline = call.outline.clone();
         let open = self.inner.as_ref().map(|inner| {
             let mut record = inner.record(call.id, &call.origin);
             // A name that isn't served may be of any length, and anything.
-            record.model = call.model.as_deref().unwrap_or(model).chars().take(128).collect();
+            record.model = call.model.as_deref().unwrap_or_default().chars().take(128).collect();
             record.upstream = upstream.to_owned();
             Box::new(Open {
                 recorder: Arc::clone(inner),
@@ -176,10 +177,11 @@ impl fmt::Debug for Open {
 }
 
 impl Recording {
-    /// The model's own name, once it is known that it is served.
-    pub(crate) fn served_by(&mut self, model: &str) {
+    /// The model's own name and who answers for it, once it is known that it is served.
+    pub(crate) fn served_by(&mut self, card: &ModelCard) {
         if let Some(open) = &mut self.open {
-            model.clone_into(&mut open.record.model);
+            open.record.model.clone_from(&card.id);
+            open.record.upstream.clone_from(&card.upstream);
         }
     }
 

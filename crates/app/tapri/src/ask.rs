@@ -37,9 +37,10 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     })?;
     let load::Recorded { pipeline, recorder, .. } =
         load::recorded(&args.model, &args.engine, &args.ledger, &prices)?;
-    let card = pipeline.model(None).map_err(asking::failure)?.clone();
+    let card = pipeline.model(None).map_err(asking::failure)?;
     let layout = layout(&card);
-    let room = Room { context: card.context, answer: args.max_tokens.get() };
+    // An engine of our own knows its context.
+    let room = Room { context: card.context.unwrap_or(usize::MAX), answer: args.max_tokens.get() };
     introduce(&document, layout);
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -72,8 +73,8 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
 /// A model without a chat template was not tuned to answer: it gets plain text.
 fn layout(card: &ModelCard) -> Layout {
     match card.template {
-        TemplateUse::Own => Layout::Chat,
-        TemplateUse::ChatMlFallback => Layout::Completion,
+        Some(TemplateUse::ChatMlFallback) => Layout::Completion,
+        Some(TemplateUse::Own) | None => Layout::Chat,
     }
 }
 

@@ -144,11 +144,11 @@ fn errors() {
 
 #[test]
 fn models_and_tokens() {
-    let model = openai::model::ModelObject::new("tiny", 1_700_000_000, 2048);
+    let model = openai::model::ModelObject::new("tiny", 1_700_000_000, Some(2048));
     let lines = [
         openai::model::render_list(std::slice::from_ref(&model)),
         model.render(),
-        openai::tokenize::render(&[1, 2, 3], 2048),
+        openai::tokenize::render(&[1, 2, 3], Some(2048)),
         openai::tokenize::render_detokenized("a \"b\""),
     ];
     insta::assert_snapshot!(lines.join("\n"));

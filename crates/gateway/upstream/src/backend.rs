@@ -1,9 +1,10 @@
 //! The trait.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tapri_api::{ApiError, Call, Prompt, TemplateUse};
+use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse};
 
 use crate::{BackendStats, CallStream};
 
@@ -14,10 +15,27 @@ pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
 ///
 /// Every future must be polled inside a tokio runtime. Dropping one, or the stream it gave, cancels the call.
 pub trait Backend: Send + Sync + 'static {
-    /// The model it serves.
-    fn model(&self) -> &ModelCard;
+    /// The models it serves that can be listed, in the order of its configuration.
+    fn models(&self) -> Vec<Arc<ModelCard>>;
 
-    /// Its name in records: `embedded`, or the upstream's.
+    /// The model that goes by a name. A backend may serve names that it doesn't list (a pattern, say).
+    fn card(&self, name: &str) -> Option<Arc<ModelCard>> {
+        self.models().into_iter().find(|card| card.answers_to(name))
+    }
+
+    /// The model that a request's `model` field means; without one, the only one that is served.
+    fn model(&self, name: Option<&str>) -> Result<Arc<ModelCard>, ApiError> {
+        let Some(name) = name else {
+            let mut models = self.models();
+            return match models.len() {
+                1 => Ok(models.remove(0)),
+                _ => Err(unnamed(&models)),
+            };
+        };
+        self.card(name).ok_or_else(|| unknown_model(name, &self.models()))
+    }
+
+    /// Its name in records where no model is known: `embedded`, `fleet`.
     fn name(&self) -> &str;
 
     /// Starts a call. The stream comes back as soon as the call is accepted, which may be before it runs.
@@ -50,13 +68,16 @@ pub struct ModelCard {
     pub id: String,
     /// Other names that requests may use.
     pub aliases: Vec<String>,
-    /// Tokens that prompt and answer may have together.
-    pub context: usize,
-    /// Tokens in the vocabulary.
-    pub vocabulary: usize,
-    /// Which chat template lays out a conversation.
-    pub template: TemplateUse,
-    /// Hexadecimal digits that change when the weights, the tokenizer or the arithmetic do.
+    /// Who answers for it, in records: `embedded`, or the upstream's name.
+    pub upstream: String,
+    /// Tokens that prompt and answer may have together, where it is known.
+    pub context: Option<usize>,
+    /// Tokens in the vocabulary, where it is known.
+    pub vocabulary: Option<usize>,
+    /// Which chat template lays out a conversation, where it is known.
+    pub template: Option<TemplateUse>,
+    /// Hexadecimal digits that change when the weights, the tokenizer or the arithmetic do; of an upstream's model, which
+    /// can't be looked at, when the upstream or the model's name there does.
     pub fingerprint: String,
     /// When it began to be served.
     pub since: SystemTime,
@@ -67,4 +88,39 @@ impl ModelCard {
     pub fn answers_to(&self, name: &str) -> bool {
         self.id == name || self.aliases.iter().any(|alias| alias == name)
     }
+}
+
+/// The error for a model that isn't served, with the list of those that are: the ones that the caller may know.
+pub fn unknown_model(name: &str, models: &[Arc<ModelCard>]) -> ApiError {
+    // A name may be of any length; the caller knows what it sent.
+    let shown: String = name.chars().take(100).collect();
+    ApiError::new(ErrorKind::NotFound, format!("The model `{shown}` is not served here"))
+        .at("model")
+        .code("model_not_found")
+        .hint(match models {
+            [] => "No model that can be listed is served: ask the operator for a name".to_owned(),
+            [one] => format!("Ask for `{}`, or leave `model` out", one.id),
+            many => format!("Ask for one of {}", names(many)),
+        })
+}
+
+/// The error for a request without a model, where there are several.
+fn unnamed(models: &[Arc<ModelCard>]) -> ApiError {
+    ApiError::invalid("model", "`model` is missing, and more than one model is served here")
+        .code("missing_field")
+        .hint(match models {
+            [] => "Ask the operator for a name".to_owned(),
+            many => format!("Ask for one of {}", names(many)),
+        })
+}
+
+fn names(models: &[Arc<ModelCard>]) -> String {
+    /// More names than this help nobody in an error.
+    const MOST: usize = 20;
+    let mut list: Vec<String> =
+        models.iter().take(MOST).map(|card| format!("`{}`", card.id)).collect();
+    if models.len() > MOST {
+        list.push(format!("{} more (see /v1/models)", models.len() - MOST));
+    }
+    list.join(", ")
 }

@@ -18,7 +18,7 @@ use crate::{Answer, Backend, BackendStats, CallStream, EventSource, ModelCard};
 #[derive(Debug, Clone)]
 pub struct Embedded {
     engine: Engine,
-    card: ModelCard,
+    card: Arc<ModelCard>,
 }
 
 impl Embedded {
@@ -28,9 +28,10 @@ impl Embedded {
         let card = ModelCard {
             id: id.into(),
             aliases,
-            context: model.context_length,
-            vocabulary: model.vocabulary,
-            template: template_use(&engine),
+            upstream: "embedded".to_owned(),
+            context: Some(model.context_length),
+            vocabulary: Some(model.vocabulary),
+            template: Some(template_use(&engine)),
             // Ten digits tell builds apart; the whole digest is the cache's business.
             fingerprint: model
                 .fingerprint
@@ -40,7 +41,7 @@ impl Embedded {
                 .collect(),
             since: SystemTime::now(),
         };
-        Embedded { engine, card }
+        Embedded { engine, card: Arc::new(card) }
     }
 
     /// The engine itself.
@@ -69,8 +70,8 @@ fn template_use(engine: &Engine) -> TemplateUse {
 }
 
 impl Backend for Embedded {
-    fn model(&self) -> &ModelCard {
-        &self.card
+    fn models(&self) -> Vec<Arc<ModelCard>> {
+        vec![Arc::clone(&self.card)]
     }
 
     fn name(&self) -> &str {

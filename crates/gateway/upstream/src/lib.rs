@@ -9,8 +9,9 @@
 //!
 //! let engine = Engine::start("model.gguf".as_ref(), EngineConfig::default())?;
 //! let backend = Embedded::new(engine, "my-model", vec!["another-name".to_owned()]);
-//! println!("{} reads {} tokens", backend.model().id, backend.model().context);
-//! # Ok::<(), tapri_engine::StartError>(())
+//! let model = backend.model(None)?;
+//! println!("{} reads {:?} tokens", model.id, model.context);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`stream`] the events of one call; [`stats`] counters.
@@ -20,7 +21,7 @@ pub mod embedded;
 pub mod stats;
 pub mod stream;
 
-pub use backend::{Answer, Backend, ModelCard};
+pub use backend::{Answer, Backend, ModelCard, unknown_model};
 pub use embedded::Embedded;
 pub use stats::BackendStats;
 pub use stream::{CallStream, EventSource};

@@ -18,7 +18,10 @@ pub(super) async fn list(State(app): State<App>) -> Response<Body> {
         .models()
         .into_iter()
         .flat_map(|card| {
-            std::iter::once(&card.id).chain(&card.aliases).map(|name| object(card, name))
+            std::iter::once(&card.id)
+                .chain(&card.aliases)
+                .map(|name| object(&card, name))
+                .collect::<Vec<_>>()
         })
         .collect();
     reply::json(render_list(&models))
@@ -27,7 +30,7 @@ pub(super) async fn list(State(app): State<App>) -> Response<Body> {
 /// `GET /v1/models/{id}`; an id may hold slashes.
 pub(super) async fn one(State(app): State<App>, Path(id): Path<String>) -> Response<Body> {
     let result =
-        app.pipeline().model(Some(&id)).map(|card| reply::json(object(card, &id).render()));
+        app.pipeline().model(Some(&id)).map(|card| reply::json(object(&card, &id).render()));
     app.respond(result)
 }
 

@@ -36,8 +36,8 @@ impl Backend for Breaks {
         "breaks"
     }
 
-    fn model(&self) -> &ModelCard {
-        self.works.model()
+    fn models(&self) -> Vec<Arc<ModelCard>> {
+        self.works.models()
     }
 
     fn start(&self, call: tapri_api::Call) -> Answer<CallStream> {

@@ -27,7 +27,7 @@ pub enum Step {
 
 /// The backend.
 pub struct Scripted {
-    card: ModelCard,
+    card: Arc<ModelCard>,
     refusal: Option<ApiError>,
     script: Vec<Step>,
     pub calls: Mutex<Vec<Call>>,
@@ -40,15 +40,16 @@ pub struct Scripted {
 impl Scripted {
     pub fn plays(script: Vec<Step>) -> Arc<Self> {
         Arc::new(Scripted {
-            card: ModelCard {
+            card: Arc::new(ModelCard {
                 id: "tiny".into(),
                 aliases: vec!["gpt-4o".into()],
-                context: 1000,
-                vocabulary: 100,
-                template: TemplateUse::Own,
+                upstream: "scripted".into(),
+                context: Some(1000),
+                vocabulary: Some(100),
+                template: Some(TemplateUse::Own),
                 fingerprint: "0123456789".into(),
                 since: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-            },
+            }),
             refusal: None,
             script,
             calls: Mutex::default(),
@@ -105,8 +106,8 @@ impl Backend for Scripted {
         "scripted"
     }
 
-    fn model(&self) -> &ModelCard {
-        &self.card
+    fn models(&self) -> Vec<Arc<ModelCard>> {
+        vec![Arc::clone(&self.card)]
     }
 
     fn start(&self, call: Call) -> Answer<CallStream> {

@@ -141,7 +141,8 @@ impl Asker {
     fn too_long(&self, error: &SessionError<Uncounted>) {
         let error =
             ApiError::invalid("question", error.to_string()).code("context_length_exceeded");
-        let model = self.pipeline.model(None).map_or("", |card| &card.id);
+        let card = self.pipeline.model(None);
+        let model = card.as_ref().map_or("", |card| card.id.as_str());
         self.pipeline.refused(CallId::random(), &self.origin, model, &error);
     }
 

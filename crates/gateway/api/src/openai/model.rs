@@ -15,13 +15,14 @@ pub struct ModelObject {
     pub created: u64,
     /// Always `tapri`.
     owned_by: &'static str,
-    /// Tokens that prompt and answer may have together.
-    pub max_model_len: usize,
+    /// Tokens that prompt and answer may have together, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_model_len: Option<usize>,
 }
 
 impl ModelObject {
     /// A model.
-    pub fn new(id: impl Into<String>, created: u64, max_model_len: usize) -> Self {
+    pub fn new(id: impl Into<String>, created: u64, max_model_len: Option<usize>) -> Self {
         ModelObject { id: id.into(), object: "model", created, owned_by: "tapri", max_model_len }
     }
 

@@ -73,12 +73,13 @@ pub fn parse_detokenize(body: &[u8]) -> Result<For<Vec<u32>>, ApiError> {
 #[derive(Serialize)]
 struct Tokenized<'a> {
     count: usize,
-    max_model_len: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_model_len: Option<usize>,
     tokens: &'a [u32],
 }
 
 /// The answer of `/tokenize`: `{"count", "max_model_len", "tokens"}`.
-pub fn render(tokens: &[u32], max_model_len: usize) -> String {
+pub fn render(tokens: &[u32], max_model_len: Option<usize>) -> String {
     json(&Tokenized { count: tokens.len(), max_model_len, tokens })
 }
 
