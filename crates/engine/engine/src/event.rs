@@ -151,6 +151,9 @@ pub enum GenerateError {
         /// The position whose logits were broken.
         position: usize,
     },
+    /// The grammar of the answer took more than one may, or no token of the vocabulary fits it.
+    #[error("the answer can't be kept to its grammar: {0}")]
+    Constraint(String),
     /// A defect in the engine.
     #[error("the engine failed on this call: {0}")]
     Internal(String),

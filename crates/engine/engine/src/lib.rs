@@ -10,12 +10,14 @@
 //! - A call's blocks are returned when it ends, however it ends.
 //! - Nobody waits for a slow reader: a call's event channel has room for everything it can ever send.
 //!
-//! Map: [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back;
+//! Map: [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back; [`constraint`] answers
+//! that keep to a grammar;
 //! [`handle`] the engine as others see it, and its start; `scheduler` the loop (with `scheduler/admit`,
-//! `scheduler/batch` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
+//! `scheduler/batch`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
 //! stop strings; [`stats`] counters.
 
 pub mod config;
+pub mod constraint;
 pub mod event;
 pub mod handle;
 pub mod request;
@@ -26,6 +28,7 @@ pub mod stats;
 mod stop;
 
 pub use config::EngineConfig;
+pub use constraint::{Constraint, ConstraintError, Grammar, JsonShape};
 pub use event::{
     Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Timings, TokenEvent,
     TokenLogprob, TokenLogprobs, Usage,

@@ -2,6 +2,8 @@
 
 use tapri_gguf::TokenId;
 
+use crate::constraint::Constraint;
+
 /// The partition of the cache that a call lives in: two calls share blocks only if their scopes are equal.
 ///
 /// Derived by the gateway from the tenant; a client never chooses it.
@@ -21,11 +23,26 @@ pub struct Sampling {
     pub min_p: f32,
     /// The seed; `None` takes one at random.
     pub seed: Option<u64>,
+    /// Taken off the logit of every token that the answer has already, in [-2, 2].
+    pub presence_penalty: f32,
+    /// Taken off a token's logit once for each time that the answer has it, in [-2, 2].
+    pub frequency_penalty: f32,
+    /// Added to the logits of single tokens, each in [-100, 100].
+    pub logit_bias: Vec<(TokenId, f32)>,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Sampling { temperature: 1.0, top_k: None, top_p: 1.0, min_p: 0.0, seed: None }
+        Sampling {
+            temperature: 1.0,
+            top_k: None,
+            top_p: 1.0,
+            min_p: 0.0,
+            seed: None,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+        }
     }
 }
 
@@ -43,7 +60,7 @@ pub struct StopRules {
     pub strings: Vec<String>,
     /// The answer ends before the first of these tokens, besides the model's own end tokens.
     pub tokens: Vec<TokenId>,
-    /// Go on past the model's own end tokens.
+    /// Go on past the model's own end tokens. A call with a constraint ends where its grammar does all the same.
     pub ignore_eos: bool,
 }
 
@@ -81,4 +98,6 @@ pub struct GenerateRequest {
     pub logprobs: Option<u32>,
     /// How the prefix cache is used.
     pub cache: CacheUse,
+    /// What the answer must be; compiled by [`Engine::constrain`](crate::Engine::constrain).
+    pub constraint: Option<Constraint>,
 }

@@ -1,12 +1,15 @@
 //! The choice of a token from its scores.
 //!
-//! Order of the filters: temperature, min-p, top-k, top-p (as vLLM applies them). Everything is a pure
+//! Penalties and biases change the logits first, then a mask leaves the tokens that a grammar allows. Order of the filters: temperature, min-p, top-k, top-p (as vLLM applies them). Everything is a pure
 //! function of the logits, the settings and the generator's state, so a call with a seed repeats.
+
+use std::collections::HashMap;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use tapri_gguf::TokenId;
 
+use crate::constraint::Mask;
 use crate::event::{TokenLogprob, TokenLogprobs};
 use crate::request::Sampling;
 
@@ -26,6 +29,26 @@ pub enum SamplingError {
     /// `top_k` of 0.
     #[error("top_k must be at least 1, or absent to keep all tokens")]
     TopK,
+    /// A penalty outside [-2, 2].
+    #[error("{name} must be from -2 to 2, got {value}")]
+    Penalty {
+        /// The setting.
+        name: &'static str,
+        /// Its value.
+        value: f32,
+    },
+    /// A bias outside [-100, 100], or of no token.
+    #[error(
+        "logit_bias must be from -100 to 100 for tokens 0 to {last}, got {bias} for token {token}"
+    )]
+    Bias {
+        /// The token.
+        token: u32,
+        /// Its bias.
+        bias: f32,
+        /// The vocabulary's last token.
+        last: usize,
+    },
     /// More than 20 rivals asked for.
     #[error("at most 20 top logprobs can be asked for, got {0}")]
     Logprobs(u32),
@@ -38,8 +61,34 @@ pub const MAX_TOP_LOGPROBS: u32 = 20;
 ///
 /// # Errors
 /// The first setting that is out of its range.
-pub fn validate(sampling: &Sampling, logprobs: Option<u32>) -> Result<(), SamplingError> {
-    let Sampling { temperature, top_k, top_p, min_p, seed: _ } = *sampling;
+pub fn validate(
+    sampling: &Sampling,
+    logprobs: Option<u32>,
+    vocabulary: usize,
+) -> Result<(), SamplingError> {
+    let &Sampling {
+        temperature,
+        top_k,
+        top_p,
+        min_p,
+        seed: _,
+        presence_penalty,
+        frequency_penalty,
+        ref logit_bias,
+    } = sampling;
+    for (name, value) in
+        [("presence_penalty", presence_penalty), ("frequency_penalty", frequency_penalty)]
+    {
+        if !(-2.0..=2.0).contains(&value) {
+            return Err(SamplingError::Penalty { name, value });
+        }
+    }
+    for &(token, bias) in logit_bias {
+        if token.0 as usize >= vocabulary || !(-100.0..=100.0).contains(&bias) {
+            let last = vocabulary.saturating_sub(1);
+            return Err(SamplingError::Bias { token: token.0, bias, last });
+        }
+    }
     if !(0.0..=100.0).contains(&temperature) {
         return Err(SamplingError::Temperature(temperature));
     }
@@ -64,20 +113,85 @@ pub(crate) struct Sampler {
     settings: Sampling,
     rng: ChaCha8Rng,
     candidates: Vec<(u32, f32)>,
+    /// How often the answer has each of its tokens; kept where there are penalties.
+    said: HashMap<u32, u32>,
+    /// Logits with penalties and biases; used where there are any.
+    adjusted: Vec<f32>,
+}
+
+/// Why no token could be picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unpickable {
+    /// The logits hold a NaN or nothing finite.
+    NotANumber,
+    /// The mask leaves nothing.
+    NothingFits,
 }
 
 impl Sampler {
     /// `fallback_seed` serves a call that names none.
     pub(crate) fn new(settings: Sampling, fallback_seed: u64) -> Self {
         let seed = settings.seed.unwrap_or(fallback_seed);
-        Sampler { settings, rng: ChaCha8Rng::seed_from_u64(seed), candidates: Vec::new() }
+        Sampler {
+            settings,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            candidates: Vec::new(),
+            said: HashMap::new(),
+            adjusted: Vec::new(),
+        }
     }
 
-    /// Picks a token from `logits` `[vocabulary]`; `None` if they hold a NaN or nothing finite.
-    pub(crate) fn pick(&mut self, logits: &[f32]) -> Option<TokenId> {
-        let (best, max) = argmax(logits)?;
+    /// Picks a token from `logits` `[vocabulary]`, of those in `mask` if there is one.
+    pub(crate) fn pick(
+        &mut self,
+        logits: &[f32],
+        mask: Option<&Mask>,
+    ) -> Result<TokenId, Unpickable> {
+        let mut adjusted = std::mem::take(&mut self.adjusted);
+        let picked = self.pick_from(self.adjust(logits, &mut adjusted), mask);
+        self.adjusted = adjusted;
+        if let Ok(token) = picked
+            && self.penalises()
+        {
+            *self.said.entry(token.0).or_default() += 1;
+        }
+        picked
+    }
+
+    fn penalises(&self) -> bool {
+        self.settings.presence_penalty != 0.0 || self.settings.frequency_penalty != 0.0
+    }
+
+    /// The logits with penalties and biases, as OpenAI's API defines them; without any, the logits themselves.
+    fn adjust<'a>(&self, logits: &'a [f32], room: &'a mut Vec<f32>) -> &'a [f32] {
+        let Sampling { presence_penalty, frequency_penalty, ref logit_bias, .. } = self.settings;
+        if self.said.is_empty() && logit_bias.is_empty() {
+            return logits;
+        }
+        room.clear();
+        room.extend_from_slice(logits);
+        for (&token, &times) in &self.said {
+            if let Some(logit) = room.get_mut(token as usize) {
+                *logit -= presence_penalty + frequency_penalty * times as f32;
+            }
+        }
+        for &(token, bias) in logit_bias {
+            if let Some(logit) = room.get_mut(token.0 as usize) {
+                *logit += bias;
+            }
+        }
+        room
+    }
+
+    fn pick_from(&mut self, logits: &[f32], mask: Option<&Mask>) -> Result<TokenId, Unpickable> {
+        let (mut best, mut max) = argmax(logits).ok_or(Unpickable::NotANumber)?;
+        if let Some(mask) = mask
+            && !mask.has(best as usize)
+        {
+            (best, max) = argmax_of(logits, mask).ok_or(Unpickable::NothingFits)?;
+        }
         if self.settings.temperature == 0.0 {
-            return Some(TokenId(best));
+            return Ok(TokenId(best));
         }
         let inverse = 1.0 / self.settings.temperature;
         let weight = |l: f32| ((l - max) * inverse).exp();
@@ -87,6 +201,7 @@ impl Sampler {
             logits
                 .iter()
                 .enumerate()
+                .filter(|&(i, _)| mask.is_none_or(|mask| mask.has(i)))
                 .map(|(i, &l)| (i as u32, weight(l)))
                 .filter(|&(_, w)| w >= floor && w > 0.0),
         );
@@ -98,11 +213,11 @@ impl Sampler {
         for &(id, w) in &self.candidates {
             left -= f64::from(w);
             if left < 0.0 {
-                return Some(TokenId(id));
+                return Ok(TokenId(id));
             }
         }
-        // Rounding may leave a hair: the last candidate's.
-        self.candidates.last().map(|&(id, _)| TokenId(id))
+        // Rounding may leave a hair: the last candidate's. The best token is always one.
+        Ok(TokenId(self.candidates.last().map_or(best, |&(id, _)| id)))
     }
 
     /// Cuts the candidates to top-k, then to top-p of what is left, likeliest first.
@@ -164,6 +279,24 @@ fn argmax(logits: &[f32]) -> Option<(u32, f32)> {
     (!nan && best.1.is_finite()).then_some(best)
 }
 
+/// The same among the tokens of a mask; `None` if it has no token with a finite score.
+fn argmax_of(logits: &[f32], mask: &Mask) -> Option<(u32, f32)> {
+    let mut best = (0u32, f32::NEG_INFINITY);
+    for (word, &bits) in mask.words().iter().enumerate() {
+        let mut bits = bits;
+        while bits != 0 {
+            let id = word * 32 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            if let Some(&l) = logits.get(id)
+                && l > best.1
+            {
+                best = (id as u32, l);
+            }
+        }
+    }
+    best.1.is_finite().then_some(best)
+}
+
 /// The logprob of `chosen` and of the `top` likeliest tokens, before temperature and filters.
 pub(crate) fn logprobs(
     logits: &[f32],
@@ -202,14 +335,23 @@ mod tests {
 
     #[test]
     fn greedy_takes_the_first_of_equals() {
-        assert_eq!(sampler(Sampling::greedy()).pick(&[1.0, 3.0, 3.0, 2.0]), Some(TokenId(1)));
+        assert_eq!(sampler(Sampling::greedy()).pick(&[1.0, 3.0, 3.0, 2.0], None), Ok(TokenId(1)));
     }
 
     #[test]
     fn a_score_that_is_no_number_is_refused() {
-        assert_eq!(sampler(Sampling::greedy()).pick(&[1.0, f32::NAN]), None);
-        assert_eq!(sampler(Sampling::default()).pick(&[f32::INFINITY, 0.0]), None);
-        assert_eq!(sampler(Sampling::default()).pick(&[f32::NEG_INFINITY; 2]), None);
+        assert_eq!(
+            sampler(Sampling::greedy()).pick(&[1.0, f32::NAN], None),
+            Err(Unpickable::NotANumber)
+        );
+        assert_eq!(
+            sampler(Sampling::default()).pick(&[f32::INFINITY, 0.0], None),
+            Err(Unpickable::NotANumber)
+        );
+        assert_eq!(
+            sampler(Sampling::default()).pick(&[f32::NEG_INFINITY; 2], None),
+            Err(Unpickable::NotANumber)
+        );
     }
 
     #[test]
@@ -217,7 +359,7 @@ mod tests {
         let logits: Vec<f32> = (0..1000).map(|i| ((i * 37) % 101) as f32 / 50.0).collect();
         let run = |seed| {
             let mut s = sampler(Sampling { seed: Some(seed), ..Sampling::default() });
-            (0..50).map(|_| s.pick(&logits).unwrap().0).collect::<Vec<_>>()
+            (0..50).map(|_| s.pick(&logits, None).unwrap().0).collect::<Vec<_>>()
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
@@ -229,7 +371,7 @@ mod tests {
         let mut s = sampler(Sampling::default());
         let mut seen = [0u32; 3];
         for _ in 0..20_000 {
-            seen[s.pick(&logits).unwrap().0 as usize] += 1;
+            seen[s.pick(&logits, None).unwrap().0 as usize] += 1;
         }
         for (n, p) in seen.iter().zip([0.5, 0.3, 0.2]) {
             assert!((f64::from(*n) / 20_000.0 - p).abs() < 0.02, "{seen:?}");
@@ -243,7 +385,7 @@ mod tests {
             let mut s = sampler(settings);
             let mut seen = [false; 4];
             for _ in 0..2_000 {
-                seen[s.pick(&logits).unwrap().0 as usize] = true;
+                seen[s.pick(&logits, None).unwrap().0 as usize] = true;
             }
             seen
         };
@@ -261,7 +403,7 @@ mod tests {
         // 5,000 equal tokens: top_p 0.5 needs 2,500 of them, past the first selection.
         let mut s = sampler(Sampling { top_p: 0.5, ..Sampling::default() });
         for _ in 0..200 {
-            assert!(s.pick(&[0.0; 5_000]).unwrap().0 < 2_500);
+            assert!(s.pick(&[0.0; 5_000], None).unwrap().0 < 2_500);
         }
     }
 
@@ -276,11 +418,48 @@ mod tests {
     #[test]
     fn settings_out_of_range_are_named() {
         let s = Sampling::default;
-        assert_eq!(validate(&Sampling { top_k: Some(0), ..s() }, None), Err(SamplingError::TopK));
-        assert_eq!(validate(&Sampling { top_p: 0.0, ..s() }, None), Err(SamplingError::TopP(0.0)));
-        assert!(validate(&Sampling { temperature: f32::NAN, ..s() }, None).is_err());
-        assert!(validate(&Sampling { min_p: -0.1, ..s() }, None).is_err());
-        assert_eq!(validate(&s(), Some(21)), Err(SamplingError::Logprobs(21)));
-        assert_eq!(validate(&s(), Some(20)), Ok(()));
+        let bad = |sampling| validate(&sampling, None, 10).unwrap_err();
+        assert_eq!(bad(Sampling { top_k: Some(0), ..s() }), SamplingError::TopK);
+        assert_eq!(bad(Sampling { top_p: 0.0, ..s() }), SamplingError::TopP(0.0));
+        assert!(bad(Sampling { temperature: f32::NAN, ..s() }).to_string().contains("temperature"));
+        assert!(bad(Sampling { min_p: -0.1, ..s() }).to_string().contains("min_p"));
+        let error = bad(Sampling { frequency_penalty: 2.5, ..s() });
+        assert!(error.to_string().contains("frequency_penalty"));
+        let error = bad(Sampling { logit_bias: vec![(TokenId(10), 1.0)], ..s() });
+        assert!(error.to_string().contains("tokens 0 to 9"));
+        assert_eq!(validate(&s(), Some(21), 10), Err(SamplingError::Logprobs(21)));
+        assert_eq!(validate(&s(), Some(20), 10), Ok(()));
+    }
+
+    #[test]
+    fn a_mask_leaves_what_it_has() {
+        let logits = [3.0, 1.0, 2.0, 0.5];
+        let mask = Mask::of(&[1, 3], 4);
+        assert_eq!(sampler(Sampling::greedy()).pick(&logits, Some(&mask)), Ok(TokenId(1)));
+        let mut s = sampler(Sampling::default());
+        let mut seen = [0; 4];
+        for _ in 0..500 {
+            seen[s.pick(&logits, Some(&mask)).unwrap().0 as usize] += 1;
+        }
+        assert_eq!((seen[0], seen[2]), (0, 0));
+        assert!(seen[1] > 0 && seen[3] > 0);
+        let none = Mask::of(&[], 4);
+        let picked = sampler(Sampling::greedy()).pick(&logits, Some(&none));
+        assert_eq!(picked, Err(Unpickable::NothingFits));
+    }
+
+    #[test]
+    fn penalties_count_and_biases_add() {
+        let run = |settings: Sampling| {
+            let mut s = sampler(Sampling { temperature: 0.0, ..settings });
+            (0..4).map(|_| s.pick(&[1.0, 0.8, 0.3], None).unwrap().0).collect::<Vec<_>>()
+        };
+        assert_eq!(run(Sampling::default()), [0, 0, 0, 0]);
+        // Once said, a token loses 0.5 and no more.
+        assert_eq!(run(Sampling { presence_penalty: 0.5, ..Sampling::default() }), [0, 1, 0, 0]);
+        // Each time it loses 0.3: 1.0, 0.8, 0.7, 0.5.
+        assert_eq!(run(Sampling { frequency_penalty: 0.3, ..Sampling::default() }), [0, 1, 0, 1]);
+        let logit_bias = vec![(TokenId(2), 5.0)];
+        assert_eq!(run(Sampling { logit_bias, ..Sampling::default() }), [2, 2, 2, 2]);
     }
 }

@@ -25,6 +25,7 @@ use crate::stats::Recent;
 mod admit;
 mod batch;
 mod emit;
+pub(crate) mod masks;
 
 /// Raised whenever the engine computes other K and V than before for the same file.
 const NUMERICS_VERSION: u32 = 1;
@@ -72,6 +73,7 @@ pub(crate) struct Scheduler {
     running: Vec<Sequence>,
     /// Calls that ended in this step, with their last event: sent when the gauges say so as well.
     ended: Vec<(Sequence, GenerateEvent)>,
+    masks: masks::Masks,
     stop_at: Option<Instant>,
     recent: Recent,
     answer_tokens: u64,
@@ -108,6 +110,7 @@ impl Scheduler {
             joining: Vec::new(),
             running: Vec::new(),
             ended: Vec::new(),
+            masks: masks::Masks::default(),
             stop_at: None,
             recent: Recent::default(),
             answer_tokens: 0,
@@ -147,6 +150,7 @@ impl Scheduler {
         self.expire();
         self.drop_cancelled();
         self.admit();
+        self.take_masks();
         self.compute_batch();
     }
 
@@ -195,7 +199,11 @@ impl Scheduler {
         let keys = self.keys(&submission.request);
         let context = self.model.config().context_length;
         let tokenizer = Arc::clone(&self.tokenizer);
-        self.waiting.push_back(Sequence::new(submission, keys, tokenizer, context));
+        let mut sequence = Sequence::new(submission, keys, tokenizer, context);
+        if let Some(guide) = &mut sequence.guide {
+            self.masks.begin(sequence.id, guide);
+        }
+        self.waiting.push_back(sequence);
     }
 
     /// What a call's blocks are keyed by, besides its tokens.

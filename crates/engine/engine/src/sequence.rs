@@ -11,6 +11,7 @@ use tapri_text::{ControlTokens, Detokenizer, Tokenizer};
 use crate::event::{GenerateEvent, Timings, Usage};
 use crate::request::StopRules;
 use crate::sampling::Sampler;
+use crate::scheduler::masks::Guide;
 use crate::stop::StopMatcher;
 
 /// Answer tokens that room is kept for from the start; a longer answer takes what it finds, or the newest call is preempted.
@@ -36,6 +37,10 @@ pub(crate) struct Sequence {
     pub(crate) matcher: StopMatcher,
     pub(crate) detokenizer: Detokenizer<Arc<Tokenizer>>,
     pub(crate) usage: Usage,
+    /// The grammar of a constrained answer.
+    pub(crate) guide: Option<Guide>,
+    /// Logits of the next token, while its mask isn't ready.
+    pub(crate) parked: Option<Vec<f32>>,
     pub(crate) admitted: bool,
     events: flume::Sender<GenerateEvent>,
     cancelled: Arc<AtomicBool>,
@@ -82,6 +87,8 @@ impl Sequence {
             logprobs: request.logprobs,
             detokenizer: Detokenizer::new(tokenizer, ControlTokens::Hide),
             usage: Usage { prompt_tokens, ..Usage::default() },
+            guide: request.constraint.map(Guide::Idle),
+            parked: None,
             admitted: false,
             events,
             cancelled,
@@ -105,6 +112,8 @@ impl Sequence {
     /// It may run from `ready.start()` on. Said to the caller the first time only.
     pub(crate) fn admit(&mut self, ready: &Ready, now: Instant) {
         self.computed = ready.start();
+        // A call that was preempted computes them again.
+        self.parked = None;
         if self.admitted {
             return;
         }

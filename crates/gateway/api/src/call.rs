@@ -324,13 +324,29 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keep the tokens at least this fraction as likely as the likeliest, in [0, 1].
     pub min_p: f32,
-    /// The same seed gives the same answer on the same build and machine.
+    /// The same seed gives the same answer on the same build and machine. Of several answers each has a seed of its own,
+    /// derived from this one.
     pub seed: Option<u64>,
+    /// Taken off the logit of every token that the answer has already, in [-2, 2].
+    pub presence_penalty: f32,
+    /// Taken off a token's logit once for each time that the answer has it, in [-2, 2].
+    pub frequency_penalty: f32,
+    /// Added to the logits of single tokens, each in [-100, 100].
+    pub logit_bias: Vec<(u32, f32)>,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Sampling { temperature: 1.0, top_k: None, top_p: 1.0, min_p: 0.0, seed: None }
+        Sampling {
+            temperature: 1.0,
+            top_k: None,
+            top_p: 1.0,
+            min_p: 0.0,
+            seed: None,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+        }
     }
 }
 

@@ -82,9 +82,9 @@ fn chat_refusals() {
     let cases = [
         "\"n\": 2",
         "\"best_of\": 3",
-        "\"logit_bias\": {\"50256\": -100}",
-        "\"presence_penalty\": 0.1",
-        "\"frequency_penalty\": -1",
+        "\"logit_bias\": {\"50256\": -101}",
+        "\"presence_penalty\": 2.1",
+        "\"frequency_penalty\": -3",
         "\"response_format\": {\"type\": \"json_object\"}",
         "\"tools\": [{\"type\": \"function\"}]",
         "\"tool_choice\": \"required\"",

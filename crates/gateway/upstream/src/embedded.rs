@@ -1,5 +1,6 @@
 //! The engine in this process, as a [`Backend`].
 
+mod constrain;
 mod convert;
 mod lower;
 mod prompt;
@@ -124,6 +125,10 @@ impl Backend for Embedded {
 }
 
 fn request(engine: &Engine, call: Call) -> Result<GenerateRequest, ApiError> {
+    let grammar = constrain::output(&call.output);
+    let constraint = grammar
+        .map(|grammar| constrain::compile(engine, &grammar, constrain::output_field(&call.origin)))
+        .transpose()?;
     let prompt = prompt::tokens(engine, call.prompt)?;
     Ok(GenerateRequest {
         prompt,
@@ -137,6 +142,9 @@ fn request(engine: &Engine, call: Call) -> Result<GenerateRequest, ApiError> {
             top_p: call.sampling.top_p,
             min_p: call.sampling.min_p,
             seed: call.sampling.seed,
+            presence_penalty: call.sampling.presence_penalty,
+            frequency_penalty: call.sampling.frequency_penalty,
+            logit_bias: bias(call.sampling.logit_bias),
         },
         stop: tapri_engine::StopRules {
             strings: call.stop.strings,
@@ -148,7 +156,12 @@ fn request(engine: &Engine, call: Call) -> Result<GenerateRequest, ApiError> {
             read: call.cache.may_read(),
             store: call.cache.may_store(),
         },
+        constraint,
     })
+}
+
+fn bias(biases: Vec<(u32, f32)>) -> Vec<(TokenId, f32)> {
+    biases.into_iter().map(|(token, bias)| (TokenId(token), bias)).collect()
 }
 
 /// A call's events; dropping them drops the handle, which cancels the call.

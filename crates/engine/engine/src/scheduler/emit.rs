@@ -6,10 +6,11 @@ use tapri_gguf::TokenId;
 use tapri_kv::{CallError, CallId};
 
 use crate::event::{FinishReason, GenerateError, GenerateEvent, Outcome, TokenEvent};
-use crate::sampling::logprobs;
+use crate::sampling::{Unpickable, logprobs};
 use crate::sequence::Sequence;
 
 use super::Scheduler;
+use super::masks::{Guide, Masks};
 
 /// How a call goes on after a token.
 enum Next {
@@ -28,11 +29,36 @@ impl Scheduler {
             self.end(sequence, FinishReason::Length, None);
             return;
         };
-        let Some(token) = sequence.sampler.pick(row) else {
-            let error = GenerateError::NotANumber { position: sequence.computed };
-            let sequence = self.running.remove(index);
-            self.fail(sequence, error);
-            return;
+        let mask = match &sequence.guide {
+            None => None,
+            Some(Guide::Ready(_, mask)) => Some(mask),
+            Some(Guide::Idle(_) | Guide::Away) => {
+                // The others don't wait for this one's mask.
+                sequence.parked = Some(row.to_vec());
+                return;
+            }
+            Some(Guide::Failed(reason)) => {
+                let error = GenerateError::Constraint(reason.clone());
+                let sequence = self.running.remove(index);
+                self.fail(sequence, error);
+                return;
+            }
+        };
+        let token = match sequence.sampler.pick(row, mask) {
+            Ok(token) => token,
+            Err(unpickable) => {
+                let error = match unpickable {
+                    Unpickable::NotANumber => {
+                        GenerateError::NotANumber { position: sequence.computed }
+                    }
+                    Unpickable::NothingFits => {
+                        GenerateError::Constraint("no token of the vocabulary fits it".to_owned())
+                    }
+                };
+                let sequence = self.running.remove(index);
+                self.fail(sequence, error);
+                return;
+            }
         };
         sequence.count_token(Instant::now());
         self.answer_tokens += 1;
@@ -54,7 +80,8 @@ impl Scheduler {
         let context = self.model.config().context_length;
         let tokenizer = &self.tokenizer;
         let sequence = &mut self.running[index];
-        let ends = tokenizer.is_end_of_generation(token) && !sequence.rules.ignore_eos;
+        let ends = tokenizer.is_end_of_generation(token)
+            && (!sequence.rules.ignore_eos || sequence.guide.is_some());
         if ends || sequence.rules.tokens.contains(&token) {
             return Next::End(FinishReason::Stop, None);
         }
@@ -64,6 +91,9 @@ impl Scheduler {
         sequence.send(GenerateEvent::Token(TokenEvent { id: token, text: step.text, logprobs }));
         if step.stopped_by.is_some() {
             return Next::End(FinishReason::Stop, step.stopped_by);
+        }
+        if guide(sequence, token, &mut self.masks) {
+            return Next::End(FinishReason::Stop, None);
         }
         let full = sequence.tokens.len() >= context;
         if full || sequence.usage.answer_tokens >= sequence.max_tokens {
@@ -104,6 +134,20 @@ impl Scheduler {
             self.fail(sequence, GenerateError::Internal(error.to_string()));
         }
     }
+}
+
+/// Tells a call's grammar its token and begins the next mask. `true`: the grammar allows nothing more.
+fn guide(sequence: &mut Sequence, token: TokenId, masks: &mut Masks) -> bool {
+    let Some(Guide::Ready(mut constraint, _)) = sequence.guide.take() else { return false };
+    let (next, complete) = match constraint.push(token) {
+        Ok(complete) => (Guide::Idle(constraint), complete),
+        Err(reason) => (Guide::Failed(reason), false),
+    };
+    let next = sequence.guide.insert(next);
+    if !complete {
+        masks.begin(sequence.id, next);
+    }
+    complete
 }
 
 /// What was held back of an answer that ends: half a character, the beginning of a stop string. The half may complete one.

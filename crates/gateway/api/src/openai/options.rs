@@ -67,7 +67,31 @@ fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
         },
         // OpenAI's seed is a signed number; any two different ones stay different.
         seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map(i64::cast_unsigned),
+        presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(0.0),
+        frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?.unwrap_or(0.0),
+        logit_bias: logit_bias(fields)?,
     })
+}
+
+/// OpenAI's form: an object of token ids, written as strings, and numbers.
+fn logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
+    let Some(value) = fields.take("logit_bias") else { return Ok(Vec::new()) };
+    let Value::Object(biases) = value else {
+        return Err(wrong("logit_bias", "an object of token ids and numbers", &value));
+    };
+    biases
+        .iter()
+        .map(|(token, bias)| {
+            let bias = bias.as_f64().filter(|bias| (-100.0..=100.0).contains(bias));
+            token.parse().ok().zip(bias).map(|(token, bias)| (token, bias as f32)).ok_or_else(|| {
+                ApiError::invalid(
+                    "logit_bias",
+                    format!("`logit_bias` must map token ids to numbers from -100 to 100, and `{token}` isn't one or its number isn't"),
+                )
+                .code("invalid_value")
+            })
+        })
+        .collect()
 }
 
 fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {

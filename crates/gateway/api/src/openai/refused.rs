@@ -64,7 +64,6 @@ const fn refused(name: &'static str, harmless: Harmless, hint: &'static str) -> 
 }
 
 const LEAVE_OUT: &str = "Leave it out";
-const PENALTY: &str = "Leave it out or set it to 0; penalties are not applied";
 const CONSTRAIN: &str = "Leave it out, ask for the format in the prompt, and check the answer";
 const TOOLS: &str = "Leave it out; tools can't be called yet";
 
@@ -76,18 +75,15 @@ pub const GENERATE: &[Refused] = &[
         "Send the request once for each answer; the prompt is cached",
     ),
     refused("best_of", Harmless::Number(1.0), LEAVE_OUT),
-    refused("logit_bias", Harmless::Empty, LEAVE_OUT),
-    refused("presence_penalty", Harmless::Number(0.0), PENALTY),
-    refused("frequency_penalty", Harmless::Number(0.0), PENALTY),
     refused(
         "repetition_penalty",
         Harmless::Number(1.0),
-        "Leave it out or set it to 1; penalties are not applied",
+        "Leave it out or set it to 1; use `frequency_penalty` or `presence_penalty`",
     ),
     refused(
         "repeat_penalty",
         Harmless::Number(1.0),
-        "Leave it out or set it to 1; penalties are not applied",
+        "Leave it out or set it to 1; use `frequency_penalty` or `presence_penalty`",
     ),
     refused("response_format", Harmless::TextFormat, CONSTRAIN),
     refused("grammar", Harmless::Nothing, CONSTRAIN),

@@ -133,6 +133,12 @@ pub(super) fn failure(error: &GenerateError, field: &'static str) -> ApiError {
         )
         .code("kv_memory_exceeded")
         .hint("Shorten the prompt, or have the operator raise --kv-memory"),
+        GenerateError::Constraint(reason) => ApiError::new(
+            ErrorKind::Invalid,
+            format!("The answer could not be kept to its grammar: {reason}"),
+        )
+        .code("grammar_failed")
+        .hint("Simplify the schema"),
         other => internal(other),
     }
 }
