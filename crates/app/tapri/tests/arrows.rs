@@ -47,7 +47,8 @@ fn table() -> Table {
             ),
         ),
         ("tapri", ("app", all.to_vec())),
-        ("bench", ("app", vec![])),
+        ("bench", ("app", vec!["fake-upstream"])),
+        ("fake-upstream", ("app", vec![])),
     ])
 }
 
