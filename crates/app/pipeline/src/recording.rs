@@ -298,14 +298,16 @@ impl Open {
         };
         let usage = &finish.usage;
         self.record.tokens = TokenCounts {
-            prompt: Some(usage.prompt() as u64),
-            cached: Some(usage.cached as u64),
-            joined: Some(usage.joined as u64),
-            written: usage.written.map(|tokens| tokens as u64),
-            answer: Some(usage.answer as u64),
+            prompt: usage.prompt().map(|tokens| tokens as u64),
+            cached: usage.cached().map(|tokens| tokens as u64),
+            joined: usage.joined().map(|tokens| tokens as u64),
+            written: usage.written().map(|tokens| tokens as u64),
+            answer: usage.answer().map(|tokens| tokens as u64),
         };
         // The token that ended an answer is none of its events, and the answer's usage counts it.
-        self.answered = usage.answer as u64;
+        if let Some(answer) = usage.answer() {
+            self.answered = answer as u64;
+        }
     }
 }
 

@@ -44,10 +44,8 @@ impl Meter {
         if let Some(first) = timings.first_token {
             metrics.time_to_first_token.observe(first.as_secs_f64());
         }
-        if finish.usage.answer > 1 {
-            metrics
-                .time_per_token
-                .observe(timings.decode.as_secs_f64() / (finish.usage.answer - 1) as f64);
+        if let Some(answer) = finish.usage.answer().filter(|&answer| answer > 1) {
+            metrics.time_per_token.observe(timings.decode.as_secs_f64() / (answer - 1) as f64);
         }
         self.end(match finish.reason {
             FinishReason::Stop

@@ -82,7 +82,7 @@ impl App {
         result.unwrap_or_else(|error| {
             self.inner.metrics.refused(error.status());
             if error.kind == ErrorKind::Internal {
-                tracing::error!(code = error.code, "a call failed: {}", error.message);
+                tracing::error!(code = error.word(), "a call failed: {}", error.message);
             }
             reply::error(&error)
         })

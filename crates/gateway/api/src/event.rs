@@ -211,6 +211,9 @@ pub struct Finish {
     pub tail: String,
     /// Token counts.
     pub usage: Usage,
+    /// The last chunk of an upstream's stream, where it says the usage and nothing of the answer. It has counts that
+    /// [`Usage`] knows no name for, and so is sent to a caller of the same format who asked for the usage.
+    pub raw: Option<Box<Raw>>,
     /// Durations.
     pub timings: Timings,
 }

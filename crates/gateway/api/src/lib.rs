@@ -22,6 +22,7 @@
 //!     matched_stop: None,
 //!     tail: String::new(),
 //!     usage: Usage::from_prompt(10, 0, 0, 1),
+//!     raw: None,
 //!     timings: Timings::default(),
 //! };
 //! let json = body.event(&CallEvent::Finished(finish)).unwrap();
@@ -29,17 +30,20 @@
 //! # Ok::<(), tapri_api::ApiError>(())
 //! ```
 //!
-//! Map: [`inbound`] a request as it came; [`call`] what is asked; [`outline`] what its prompt is made of; [`event`] what comes back; [`reuse`] what the prefix cache had; [`usage`] the
+//! Map: [`inbound`] a request as it came; [`call`] what is asked; [`outline`] what its prompt is made of; [`event`] what comes back; [`decode`]
+//! what an upstream said; [`reuse`] what the prefix cache had; [`usage`] the
 //! counting of tokens; [`cache_status`] the `Cache-Status` header; [`error`] the one error; [`openai`] OpenAI's formats.
 
 pub mod cache_status;
 pub mod call;
+pub mod decode;
 pub mod error;
 pub mod event;
 pub mod inbound;
 pub mod openai;
 pub mod outline;
 pub mod reuse;
+mod sealed;
 pub mod usage;
 
 pub use cache_status::CacheStatus;
@@ -47,7 +51,7 @@ pub use call::{
     CacheDirectives, CacheSalt, Call, CallId, Message, Origin, OutputFormat, Part, Prompt, Role,
     Sampling, Stop, TenantScope, Tool, ToolCall, ToolChoice, ToolResult,
 };
-pub use error::{ApiError, ErrorKind};
+pub use error::{ApiError, ErrorKind, UpstreamError};
 pub use event::{
     Admission, CallEvent, Delta, Finish, FinishReason, Logprob, Piece, Raw, Says, TemplateUse,
     Timings, Token, TokenLogprobs,

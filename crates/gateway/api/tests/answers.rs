@@ -33,6 +33,7 @@ fn finished(tail: &str, usage: Usage) -> CallEvent {
         matched_stop: None,
         tail: tail.into(),
         usage,
+        raw: None,
         timings: Timings::default(),
     })
 }

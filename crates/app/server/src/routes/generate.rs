@@ -189,7 +189,7 @@ impl Stream {
         };
         if let CallEvent::Failed(error) = event {
             // The stream ends without `[DONE]`: what came is not a whole answer.
-            tracing::debug!(code = error.code, "a stream failed: {}", error.message);
+            tracing::debug!(code = error.word(), "a stream failed: {}", error.message);
             push(&openai::error::render(error));
             self.ended = true;
             return frame;

@@ -71,6 +71,7 @@ fn missed() -> Vec<Step> {
         matched_stop: None,
         tail: String::new(),
         usage: Usage::from_prompt(100, 0, 0, 2),
+        raw: None,
         timings: Timings::default(),
     };
     vec![

@@ -180,6 +180,7 @@ pub fn finished() -> Step {
         matched_stop: None,
         tail: String::new(),
         usage: Usage::from_prompt(100, 96, 0, 2),
+        raw: None,
         timings: Timings { first_token: Some(Duration::from_millis(3)), ..Timings::default() },
     }))
 }

@@ -119,10 +119,10 @@ impl Asker {
                     return Ok(Asked::Answered(Record {
                         question: question.to_owned(),
                         answer: answer.trim().to_owned(),
-                        prompt_tokens: finish.usage.prompt(),
-                        cached_tokens: finish.usage.cached,
-                        written_tokens: finish.usage.written.unwrap_or(0),
-                        answer_tokens: finish.usage.answer,
+                        prompt_tokens: finish.usage.prompt().unwrap_or(0),
+                        cached_tokens: finish.usage.cached().unwrap_or(0),
+                        written_tokens: finish.usage.written().unwrap_or(0),
+                        answer_tokens: finish.usage.answer().unwrap_or(0),
                         // Without a token, the end came when the first was due.
                         ttft: first.map_or_else(|| start.elapsed(), |first| first - start),
                         decode: first.map_or(Duration::ZERO, |first| last - first),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, Format};
 
 #[derive(Serialize)]
 struct Envelope<'a> {
@@ -12,7 +12,7 @@ struct Envelope<'a> {
 #[derive(Serialize)]
 struct Body<'a> {
     message: String,
-    r#type: &'static str,
+    r#type: &'a str,
     param: Option<&'a str>,
     code: Option<&'a str>,
 }
@@ -22,23 +22,37 @@ pub fn render(error: &ApiError) -> String {
     let body = Envelope {
         error: Body {
             message: error.to_string(),
-            r#type: kind(error.kind),
+            r#type: kind(error),
             param: error.field.as_deref(),
-            code: error.code,
+            code: error.code.as_deref(),
         },
     };
     super::wire::json(&body)
 }
 
-fn kind(kind: ErrorKind) -> &'static str {
-    match kind {
+/// An upstream's own word where it speaks this API, else OpenAI's for the kind.
+fn kind(error: &ApiError) -> &str {
+    if let Some(upstream) = &error.upstream
+        && upstream.format != Format::Messages
+        && let Some(kind) = &upstream.kind
+    {
+        return kind;
+    }
+    match error.kind {
         ErrorKind::Invalid
         | ErrorKind::NotFound
         | ErrorKind::Method
         | ErrorKind::TooLarge
         | ErrorKind::MediaType
         | ErrorKind::NotCached => "invalid_request_error",
+        ErrorKind::Unauthorized => "authentication_error",
+        ErrorKind::Forbidden => "permission_error",
+        ErrorKind::Payment => "insufficient_quota",
         ErrorKind::Busy => "rate_limit_error",
-        ErrorKind::Internal | ErrorKind::Unavailable => "server_error",
+        ErrorKind::Internal
+        | ErrorKind::Upstream
+        | ErrorKind::Unavailable
+        | ErrorKind::Timeout
+        | ErrorKind::Overloaded => "server_error",
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::logprobs::{ChatLogprobs, TextLogprobs};
-use super::wire::{ChatChoice, Delta, Envelope, Said, TextChoice, WireMessage, WireUsage, json};
+use super::wire::{ChatChoice, Delta, Envelope, Said, TextChoice, WireMessage, json};
 use crate::call::CallId;
 use crate::event::{CallEvent, Finish, Token};
 
@@ -46,7 +46,7 @@ impl Head {
         &'a self,
         chunk: bool,
         choices: &'a [C],
-        usage: Option<Option<WireUsage>>,
+        usage: Option<Option<Value>>,
     ) -> Envelope<'a, C> {
         let object = match self.format {
             Format::Chat if chunk => "chat.completion.chunk",
@@ -148,9 +148,7 @@ impl Chunks {
             Format::Text => chunks.push(self.text(&finish.tail, None, reason)),
         }
         if self.include_usage || self.note.is_some() {
-            let usage = self
-                .include_usage
-                .then(|| Some(WireUsage::new(&finish.usage, self.head.hide_cached)));
+            let usage = self.include_usage.then(|| finish.usage.to_chat(self.head.hide_cached));
             let last = self.head.envelope::<TextChoice<'_>>(true, &[], usage);
             chunks.push(json(&Envelope { tapri: self.note.as_ref(), ..last }));
         }
@@ -178,7 +176,7 @@ impl Chunks {
     }
 
     /// With the usage asked for, every chunk but the last says that it has none.
-    fn no_usage(&self) -> Option<Option<WireUsage>> {
+    fn no_usage(&self) -> Option<Option<Value>> {
         self.include_usage.then_some(None)
     }
 }
@@ -235,7 +233,7 @@ impl Body {
 
     fn finish(&mut self, finish: &Finish) -> String {
         self.text.push_str(&finish.tail);
-        let usage = Some(Some(WireUsage::new(&finish.usage, self.head.hide_cached)));
+        let usage = Some(finish.usage.to_chat(self.head.hide_cached));
         let finish_reason = Some(finish.reason.as_str());
         match self.head.format {
             Format::Chat => {

@@ -1,40 +1,13 @@
 //! The serialised shapes of answers.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::logprobs::{ChatLogprobs, TextLogprobs};
-use crate::Usage;
 
 /// What is serialised here are structs of strings and finite numbers, which always can be.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| String::from("{}"))
-}
-
-/// OpenAI's usage. `prompt_tokens` includes the cached ones; 0 is written as 0.
-#[derive(Debug, Serialize)]
-pub(crate) struct WireUsage {
-    prompt_tokens: usize,
-    completion_tokens: usize,
-    total_tokens: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_tokens_details: Option<PromptDetails>,
-}
-
-#[derive(Debug, Serialize)]
-struct PromptDetails {
-    cached_tokens: usize,
-}
-
-impl WireUsage {
-    pub(crate) fn new(usage: &Usage, hide_cached: bool) -> Self {
-        WireUsage {
-            prompt_tokens: usage.prompt(),
-            completion_tokens: usage.answer,
-            total_tokens: usage.total(),
-            prompt_tokens_details: (!hide_cached)
-                .then_some(PromptDetails { cached_tokens: usage.cached }),
-        }
-    }
 }
 
 /// A chunk or a body: the two formats differ in their choices alone.
@@ -48,7 +21,7 @@ pub(crate) struct Envelope<'a, C> {
     pub(crate) choices: &'a [C],
     /// Absent in chunks, unless the usage was asked for: then null but in the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) usage: Option<Option<WireUsage>>,
+    pub(crate) usage: Option<Option<Value>>,
     /// What Tapri has to say about the call; in the body, and in the last chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tapri: Option<&'a serde_json::Value>,

@@ -85,6 +85,7 @@ pub(super) fn outcome(outcome: Outcome) -> CallEvent {
             counts.answer_tokens,
         )
         .with_written(counts.written_tokens),
+        raw: None,
         timings: Timings {
             queued: outcome.timings.queued,
             first_token: outcome.timings.first_token,
