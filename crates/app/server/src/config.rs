@@ -1,18 +1,21 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::AlertConfig;
+use crate::admin::Reload;
+use crate::tenants::Tenants;
 
 /// Settings of the server. The default suits a laptop: loopback only, a fixed port.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ServerConfig {
     /// The address or host name to listen on.
     pub host: String,
     /// The port; 0 takes a free one.
     pub port: u16,
-    /// The largest body of a request, in bytes.
-    pub body_limit: usize,
+    /// How large and how slow the body of a request may be.
+    pub body_limit: BodyLimit,
     /// Whether answers say nothing of what was cached: a client could learn from it what others asked.
     pub hide_cached_tokens: bool,
     /// How long running calls may go on once the server is told to stop.
@@ -21,6 +24,73 @@ pub struct ServerConfig {
     pub log_interval: Duration,
     /// How hit rates are watched; `None` to leave it.
     pub alerts: Option<AlertConfig>,
+    /// Who may call, and by which routes. Clones of a configuration share them.
+    pub tenants: Arc<Tenants>,
+    /// Where the operator's paths are served, apart from the public ones: an address and a port.
+    pub admin_listen: Option<(String, u16)>,
+    /// Reads the configuration again, on SIGHUP and when the operator asks; without it both do nothing.
+    pub reload: Option<Reload>,
+    /// How connections are limited.
+    pub connections: Connections,
+}
+
+/// What one connection may cost, and how many there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections {
+    /// The most connections; more wait to be accepted.
+    pub max: usize,
+    /// How long a request's line and headers may take, from the connection's opening or the end of the answer before:
+    /// it ends connections that nobody uses as well.
+    pub header_timeout: Duration,
+    /// The most bytes of a request's line and headers; beyond it is a 431.
+    pub header_bytes: usize,
+    /// The most headers of a request; beyond it is a 431.
+    pub headers: usize,
+}
+
+/// How large and how slow a body may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BodyLimit {
+    /// The most bytes; beyond it is a 413.
+    pub bytes: usize,
+    /// How long it may take before its rate counts; slower ones get a 408.
+    pub timeout: Duration,
+    /// The slowest it may come after that, in bytes a second.
+    pub rate: u64,
+}
+
+impl Default for BodyLimit {
+    fn default() -> Self {
+        BodyLimit {
+            // Some 4 million tokens of text: far more than any context, little enough to hold.
+            bytes: 16 << 20,
+            timeout: Duration::from_secs(30),
+            // A modem's. A client that sends a byte now and then is gone after the half minute.
+            rate: 4 << 10,
+        }
+    }
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Connections {
+            max: 4096,
+            // Longer than the minute that load balancers keep a connection for: they should be the ones to end it.
+            header_timeout: Duration::from_secs(75),
+            header_bytes: 64 << 10,
+            headers: 100,
+        }
+    }
+}
+
+impl std::fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerConfig")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("tenants", &self.tenants)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ServerConfig {
@@ -28,12 +98,15 @@ impl Default for ServerConfig {
         ServerConfig {
             host: "127.0.0.1".to_owned(),
             port: 8080,
-            // Some 4 million tokens of text: far more than any context, little enough to hold.
-            body_limit: 16 << 20,
+            body_limit: BodyLimit::default(),
             hide_cached_tokens: false,
             shutdown_limit: Duration::from_secs(30),
             log_interval: Duration::from_secs(10),
             alerts: Some(AlertConfig::default()),
+            tenants: Arc::default(),
+            admin_listen: None,
+            reload: None,
+            connections: Connections::default(),
         }
     }
 }

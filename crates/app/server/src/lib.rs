@@ -7,6 +7,8 @@
 //! - A client that leaves cancels its call: whatever holds a running call is dropped with the connection.
 //! - A call's headers are sent when it is admitted, so an error before that has its own status, and
 //!   `Cache-Status` can say what was reused, streaming or not.
+//! - A request has a tenant before anything else of it is looked at, and its scope is in the call before any cache
+//!   sees it.
 //! - No text of a prompt or an answer reaches the log.
 //!
 //! ```no_run
@@ -16,23 +18,31 @@
 //! # }
 //! ```
 //!
-//! Map: [`config`] what can be set; [`alerts`] hit rates that fell; [`serve`](mod@serve) listening and stopping; `routes` one file for each group
-//! of paths; `body` reading a request; `reply` headers and errors; [`metrics`] what `/metrics` shows; `meter`
-//! the measuring of one call; `log_line` the line every ten seconds.
+//! Map: [`config`] what can be set; [`tenants`] who calls, limits, scopes; `gate` what every request passes; [`admin`]
+//! the operator's paths; [`alerts`] hit rates that fell; [`serve`](mod@serve) listening and stopping; `connections`
+//! the sockets and what each may cost; `routes` one file for each group of paths; `body` reading a request; `reply`
+//! headers and errors; [`metrics`] what `/metrics` shows; `meter` the measuring of one call; `log_line` the line every
+//! ten seconds.
 
+pub mod admin;
 pub mod alerts;
 mod body;
 pub mod config;
+mod connections;
+mod gate;
 mod log_line;
 mod meter;
 pub mod metrics;
 mod reply;
 mod routes;
 pub mod serve;
+pub mod tenants;
 
+pub use admin::Reload;
 pub use alerts::AlertConfig;
 pub use alerts::webhook::WebhookConfig;
-pub use config::ServerConfig;
+pub use config::{BodyLimit, Connections, ServerConfig};
 pub use metrics::Metrics;
 pub use routes::{App, router};
 pub use serve::{Bound, ServeError, bind, serve};
+pub use tenants::{AccessConfig, AccessError, TenantConfig, Tenants};

@@ -6,23 +6,33 @@ use std::time::Instant;
 use tapri_api::{CallEvent, Finish, FinishReason};
 
 use crate::metrics::{Ending, Metrics};
+use crate::tenants::limits::Entry;
 
 /// Sees every event of a call. A call whose meter is dropped before its last event was left by its client.
 #[derive(Debug)]
 pub(crate) struct Meter {
     metrics: Arc<Metrics>,
+    /// The call's place among its tenant's.
+    entry: Option<Entry>,
     last_token: Option<Instant>,
     ended: bool,
 }
 
 impl Meter {
     /// Begins with a call.
-    pub(crate) fn begin(metrics: Arc<Metrics>) -> Self {
-        Meter { metrics, last_token: None, ended: false }
+    pub(crate) fn begin(metrics: Arc<Metrics>, entry: Option<Entry>) -> Self {
+        Meter { metrics, entry, last_token: None, ended: false }
     }
 
     /// Sees an event.
     pub(crate) fn see(&mut self, event: &CallEvent) {
+        if let Some(entry) = &mut self.entry {
+            match event {
+                CallEvent::Token(_) | CallEvent::Piece(_) => entry.said(),
+                CallEvent::Finished(finish) => entry.finished(finish.usage.total() as u64),
+                CallEvent::Admitted(_) | CallEvent::Prefill { .. } | CallEvent::Failed(_) => {}
+            }
+        }
         match event {
             CallEvent::Token(_) | CallEvent::Piece(_) => {
                 let now = Instant::now();
@@ -54,6 +64,13 @@ impl Meter {
             | FinishReason::Pause => Ending::Stop,
             FinishReason::Length => Ending::Length,
         });
+    }
+
+    /// The call runs.
+    pub(crate) fn admitted(&mut self) {
+        if let Some(entry) = &mut self.entry {
+            entry.admitted();
+        }
     }
 
     /// The call ended with an error.

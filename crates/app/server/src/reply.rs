@@ -24,9 +24,40 @@ pub(crate) fn typed(media_type: &'static str, body: impl Into<Body>) -> Response
     response
 }
 
+/// Whether a path is one of Anthropic's API.
+pub(crate) fn is_anthropic(path: &str) -> bool {
+    path == "/v1/messages" || path.starts_with("/v1/messages/")
+}
+
 /// An error in OpenAI's shape.
 pub(crate) fn error(error: &ApiError) -> Response<Body> {
-    let mut response = json(openai::error::render(error));
+    error_with(error, openai::error::render(error))
+}
+
+/// An error in the shape of a path's API.
+pub(crate) fn error_at(path: &str, error: &ApiError) -> Response<Body> {
+    if !is_anthropic(path) {
+        return self::error(error);
+    }
+    let kind = match error.status() {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        503 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    };
+    let body = serde_json::json!({
+        "type": "error",
+        "error": { "type": kind, "message": error.to_string() },
+    });
+    error_with(error, body.to_string())
+}
+
+fn error_with(error: &ApiError, body: String) -> Response<Body> {
+    let mut response = json(body);
     *response.status_mut() =
         StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Some(wait) = error.retry_after {
@@ -35,7 +66,7 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     // A call with a body that wasn't read leaves the connection in no state to be used again.
-    if matches!(error.kind, ErrorKind::TooLarge) {
+    if matches!(error.kind, ErrorKind::TooLarge | ErrorKind::Timeout) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -13,25 +13,32 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
+use axum::middleware;
 use axum::routing::{get, post};
 use tapri_api::{ApiError, ErrorKind};
 use tapri_pipeline::Pipeline;
 
+use crate::admin::{self, Door, Reload};
 use crate::alerts::Alerts;
+use crate::config::BodyLimit;
 use crate::metrics::Metrics;
-use crate::{ServerConfig, reply};
+use crate::tenants::Tenants;
+use crate::{ServerConfig, gate, reply};
 
 /// What every route can reach. Cheap to clone.
 #[derive(Clone)]
 pub struct App {
     inner: Arc<Inner>,
+    door: Door,
 }
 
 struct Inner {
     pipeline: Pipeline,
     metrics: Arc<Metrics>,
     alerts: Option<Arc<Alerts>>,
-    body_limit: usize,
+    tenants: Arc<Tenants>,
+    reload: Option<Reload>,
+    body_limit: BodyLimit,
     hide_cached: bool,
     stopping: AtomicBool,
 }
@@ -50,11 +57,43 @@ impl App {
                 pipeline,
                 metrics,
                 alerts,
+                tenants: Arc::clone(&config.tenants),
+                reload: config.reload.clone(),
                 body_limit: config.body_limit,
                 hide_cached: config.hide_cached_tokens,
                 stopping: AtomicBool::new(false),
             }),
+            door: Door::Public,
         }
+    }
+
+    /// The same application behind the operator's own door.
+    pub(crate) fn for_operators(&self) -> Self {
+        App { inner: Arc::clone(&self.inner), door: Door::Admin }
+    }
+
+    /// Reads the configuration again, and takes what can change while calls run: tenants, keys, limits, routes, the
+    /// secret. Blocks. An error changes nothing.
+    pub(crate) fn reload(&self) -> Result<(), String> {
+        let Some(reload) = &self.inner.reload else {
+            return Err("the server was started without a configuration to read".to_owned());
+        };
+        let access = reload()?;
+        self.inner.tenants.reload(access).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn tenants(&self) -> &Arc<Tenants> {
+        &self.inner.tenants
+    }
+
+    pub(crate) fn admin(&self) -> Door {
+        self.door
+    }
+
+    /// An error at the gate, in the shape of a path's API.
+    pub(crate) fn refuse(&self, path: &str, error: &ApiError) -> Response<Body> {
+        self.inner.metrics.refused(error.status());
+        gate::refusal(path, error)
     }
 
     /// Ends the watch on hit rates: what waits is still counted and sent, within the limit. Blocks.
@@ -78,7 +117,7 @@ impl App {
     }
 
     /// The answer, or the error in OpenAI's shape.
-    fn respond(&self, result: Result<Response<Body>, ApiError>) -> Response<Body> {
+    pub(crate) fn respond(&self, result: Result<Response<Body>, ApiError>) -> Response<Body> {
         result.unwrap_or_else(|error| {
             self.inner.metrics.refused(error.status());
             if error.kind == ErrorKind::Internal {
@@ -100,8 +139,22 @@ pub fn router(app: App) -> Router {
         .route("/detokenize", post(tokenize::detokenize))
         .route("/health", get(operate::health))
         .route("/metrics", get(operate::metrics))
+        .merge(admin::routes())
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_such_path)
+        .layer(middleware::from_fn_with_state(app.clone(), gate::pass))
+        .with_state(app)
+}
+
+/// The operator's paths alone, for a listener of their own.
+pub(crate) fn operators(app: &App) -> Router {
+    let app = app.for_operators();
+    Router::new()
+        .route("/health", get(operate::health))
+        .route("/metrics", get(operate::metrics))
+        .merge(admin::routes())
+        .fallback(no_such_path)
+        .layer(middleware::from_fn_with_state(app.clone(), gate::pass))
         .with_state(app)
 }
 

@@ -3,15 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use tapri_pipeline::Pipeline;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, watch};
 
-use crate::routes::{App, router};
-use crate::{ServerConfig, log_line};
+use crate::routes::{App, operators, router};
+use crate::{ServerConfig, connections, log_line};
 
 /// How long clients have to read the end of their answers, once all calls have ended.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
@@ -50,9 +50,6 @@ pub enum ServeError {
     /// The signals that stop the server can't be listened for.
     #[error("can't wait for signals: {0}")]
     Signals(#[source] io::Error),
-    /// The server broke.
-    #[error("the server broke: {0}")]
-    Serve(#[source] io::Error),
 }
 
 /// A port that is taken and not yet served on: clients that connect wait.
@@ -60,22 +57,32 @@ pub enum ServeError {
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
+    admin: Option<(TcpListener, SocketAddr)>,
     config: ServerConfig,
 }
 
-/// Takes the port.
+/// Takes the port, and the operator's where one of its own is set.
 pub async fn bind(config: ServerConfig) -> Result<Bound, ServeError> {
+    let (listener, address) = listen(&config.host, config.port).await?;
+    let admin = match &config.admin_listen {
+        Some((host, port)) => Some(listen(host, *port).await?),
+        None => None,
+    };
+    Ok(Bound { listener, address, admin, config })
+}
+
+async fn listen(host: &str, port: u16) -> Result<(TcpListener, SocketAddr), ServeError> {
     let at = |source: io::Error| {
-        let address = format!("{}:{}", config.host, config.port);
+        let address = format!("{host}:{port}");
         match source.kind() {
             io::ErrorKind::AddrInUse => ServeError::InUse { address, source },
             io::ErrorKind::PermissionDenied => ServeError::Forbidden { address, source },
             _ => ServeError::Listen { address, source },
         }
     };
-    let listener = TcpListener::bind((config.host.as_str(), config.port)).await.map_err(at)?;
+    let listener = TcpListener::bind((host, port)).await.map_err(at)?;
     let address = listener.local_addr().map_err(at)?;
-    Ok(Bound { listener, address, config })
+    Ok((listener, address))
 }
 
 /// Takes the port, says where (`on_bound`), and serves until SIGTERM or SIGINT.
@@ -97,7 +104,13 @@ impl Bound {
         self.address
     }
 
+    /// Where the operator's paths are served, if apart from the others.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
+    }
+
     /// Serves until SIGTERM or SIGINT, then as [`Bound::run_until`]; a second signal ends the running calls at once.
+    /// SIGHUP reads the configuration again.
     pub async fn run(self, pipeline: Pipeline) -> Result<(), ServeError> {
         let mut first = Signals::listen().map_err(ServeError::Signals)?;
         let mut second = Signals::listen().map_err(ServeError::Signals)?;
@@ -106,7 +119,12 @@ impl Bound {
             second.next().await;
             second.next().await;
         };
-        self.run_with(pipeline, async move { first.next().await }, hurry).await
+        let reloads = Arc::new(Notify::new());
+        let hangups = tokio::spawn(hangups(Arc::clone(&reloads)).map_err(ServeError::Signals)?);
+        let result =
+            self.run_with(pipeline, async move { first.next().await }, hurry, reloads).await;
+        hangups.abort();
+        result
     }
 
     /// Serves until `stop` is ready. Then no connection is accepted any more, running calls get
@@ -117,7 +135,7 @@ impl Bound {
         pipeline: Pipeline,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        self.run_with(pipeline, stop, std::future::pending()).await
+        self.run_with(pipeline, stop, std::future::pending(), Arc::default()).await
     }
 
     async fn run_with(
@@ -125,31 +143,32 @@ impl Bound {
         pipeline: Pipeline,
         stop: impl Future<Output = ()> + Send,
         hurry: impl Future<Output = ()> + Send,
+        reloads: Arc<Notify>,
     ) -> Result<(), ServeError> {
         let app = App::new(&self.config, pipeline.clone());
-        let mut log = tokio::task::JoinSet::new();
-        log.spawn(log_line::run(pipeline.clone(), self.config.log_interval));
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(log_line::run(pipeline.clone(), self.config.log_interval));
+        tasks.spawn(reload(app.clone(), reloads));
 
-        let (close, closed) = oneshot::channel::<()>();
-        // Without it the system holds a token back until the client has confirmed the one before: up to 40 ms each.
-        let listener = self.listener.tap_io(|connection| {
-            if let Err(error) = connection.set_nodelay(true) {
-                tracing::debug!("a connection keeps its delays: {error}");
+        let (close, closed) = watch::channel(false);
+        let rules = self.config.connections;
+        let public = connections::serve(self.listener, router(app.clone()), rules, closed.clone());
+        let operators = operators(&app);
+        let admin = async {
+            if let Some((listener, _)) = self.admin {
+                connections::serve(listener, operators, rules, closed).await;
             }
-        });
-        let serving = axum::serve(listener, router(app.clone())).with_graceful_shutdown(async {
-            // An error means that the sender is gone, which is a reason to close as well.
-            let _ = closed.await;
-        });
-        let mut serving = pin!(serving.into_future());
+        };
+        let mut serving = pin!(async { tokio::join!(public, admin) });
         tokio::select! {
-            result = &mut serving => return result.map_err(ServeError::Serve),
+            // It ends when it is told to.
+            _ = &mut serving => {}
             () = stop => {}
         }
         app.set_stopping();
         let limit = self.config.shutdown_limit;
         tracing::info!("stopping: running calls have {} s to end", limit.as_secs_f64());
-        let _ = close.send(());
+        let _ = close.send(true);
         let done = tokio::select! {
             result = tokio::time::timeout(limit, &mut serving) => result.is_ok(),
             () = hurry => false,
@@ -164,9 +183,44 @@ impl Bound {
         // A panic of the backend's own thread has been reported by it.
         let _ = backend.await;
         let _ = tokio::task::spawn_blocking(move || app.stop_alerts(ALERT_LIMIT)).await;
-        log.shutdown().await;
+        tasks.shutdown().await;
         Ok(())
     }
+}
+
+/// Reads the configuration again whenever it is asked to.
+async fn reload(app: App, reloads: Arc<Notify>) {
+    loop {
+        reloads.notified().await;
+        let app = app.clone();
+        // Reading files blocks. A panic in it has been printed, and changes nothing.
+        match tokio::task::spawn_blocking(move || app.reload()).await {
+            Ok(Ok(())) => tracing::info!("the configuration was read again"),
+            Ok(Err(error)) => {
+                tracing::error!(
+                    "the configuration was not reloaded, and the old one stays: {error}"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Asks for a reload at every SIGHUP.
+#[cfg(unix)]
+fn hangups(reloads: Arc<Notify>) -> io::Result<impl Future<Output = ()> + Send> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        while hangup.recv().await.is_some() {
+            reloads.notify_one();
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn hangups(_: Arc<Notify>) -> io::Result<impl Future<Output = ()> + Send> {
+    Ok(std::future::pending())
 }
 
 /// The signals that ask a server to stop.

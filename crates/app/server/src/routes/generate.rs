@@ -12,6 +12,8 @@ use tapri_pipeline::Running;
 
 use super::App;
 use crate::meter::Meter;
+use crate::tenants::caller::Caller;
+use crate::tenants::limits::{Entry, Size};
 use crate::{body, reply};
 
 /// How long a stream may be silent before a comment says that it still lives: proxies tend to cut at a minute.
@@ -35,21 +37,29 @@ pub(super) async fn completion(State(app): State<App>, request: Request) -> Resp
 
 async fn generate(app: App, format: Format, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let origin = Origin::of(match format {
+    let mut origin = Origin::of(match format {
         Format::Chat => "/v1/chat/completions",
         Format::Text => "/v1/completions",
     });
     let read = async {
+        let caller = Caller::of(&parts.extensions)?;
+        origin.tenant = caller.name().to_owned().into();
         let bytes = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
         let mut request = match format {
             Format::Chat => openai::chat::parse(&bytes),
             Format::Text => openai::completion::parse(&bytes),
         }?;
+        if let Some(route) = caller.route(&parts.headers, request.call.model.as_deref())? {
+            origin.route = route.name.clone().into();
+        }
+        let answer = request.call.max_tokens.map(|tokens| tokens as u64);
+        let entry = caller.enter(Size { body: bytes.len(), answer })?;
+        caller.sign(&mut request.call);
         request.call.outline = Some(Outline::Body(bytes));
-        Ok(request)
+        Ok((request, caller, entry))
     };
-    let mut request = match read.await {
-        Ok(request) => request,
+    let (mut request, caller, entry) = match read.await {
+        Ok(read) => read,
         Err(error) => {
             let id = CallId::random();
             app.pipeline().refused(id, &origin, "", &error);
@@ -63,24 +73,35 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
     request.call.cache = cache_directives(&parts.headers);
     let id = request.call.id;
     // What was reused tells what others asked; where that is hidden, so is the reason.
-    let explain = wants_explanation(&parts.headers) && !app.inner.hide_cached;
-    let result = answer(&app, format, request, explain).await;
-    let mut response = app.respond(result);
+    let hide = app.inner.hide_cached || caller.hides_hits();
+    let told = Told { hide, explain: wants_explanation(&parts.headers) && !hide };
+    let result = answer(&app, format, request, entry, told).await;
+    let mut response = app.respond(result.map_err(|error| caller.may_see(error)));
     reply::request_id(response.headers_mut(), id);
     response
+}
+
+/// What an answer tells of the caches.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// Nothing.
+    hide: bool,
+    /// The reasons as well.
+    explain: bool,
 }
 
 async fn answer(
     app: &App,
     format: Format,
     request: openai::Request,
-    explain: bool,
+    entry: Entry,
+    told: Told,
 ) -> Result<Response<Body>, ApiError> {
     let pipeline = app.pipeline();
     let id = request.call.id;
     let asked_for = request.call.model.clone();
-    let hide_cached = app.inner.hide_cached;
-    let mut meter = Meter::begin(Arc::clone(&app.inner.metrics));
+    let Told { hide: hide_cached, explain } = told;
+    let mut meter = Meter::begin(Arc::clone(&app.inner.metrics), Some(entry));
     let running = pipeline.start(request.call).await.inspect_err(|_| meter.failed())?;
     let card = pipeline.model(asked_for.as_deref())?;
     let head = Head {
@@ -92,6 +113,7 @@ async fn answer(
         fingerprint: format!("fp_{}", card.fingerprint),
         hide_cached,
     };
+    meter.admitted();
     let admission = running.admission();
     if let Some(reuse) = &admission.reuse {
         tracing::debug!(

@@ -9,6 +9,7 @@ mod explain;
 mod http;
 mod listening;
 mod scripted;
+mod tenants;
 mod wire;
 
 const CHAT: &str = "/v1/chat/completions";

@@ -9,7 +9,7 @@ use super::http::*;
 use super::scripted::*;
 use axum::body::Body;
 use tapri_api::{ApiError, CallEvent, ErrorKind, ReuseStop};
-use tapri_server::ServerConfig;
+use tapri_server::{BodyLimit, ServerConfig};
 
 pub const HI: &str = r#"{"messages": [{"role": "user", "content": "hi"}]}"#;
 pub const HI_STREAM: &str = r#"{"stream": true, "messages": [{"role": "user", "content": "hi"}]}"#;
@@ -150,7 +150,10 @@ async fn requests_that_are_no_requests() {
     let app = |limit| {
         app(
             &Scripted::plays(whole_call()),
-            ServerConfig { body_limit: limit, ..Default::default() },
+            ServerConfig {
+                body_limit: BodyLimit { bytes: limit, ..Default::default() },
+                ..Default::default()
+            },
         )
     };
     let reply = send(app(1000), post(CHAT, &[("content-type", "text/plain")], HI)).await;
