@@ -53,7 +53,7 @@ fn broken_off() -> ApiError {
 }
 
 fn too_slow() -> ApiError {
-    ApiError::new(ErrorKind::Timeout, "The body came too slowly")
+    ApiError::new(ErrorKind::TooSlow, "The body came too slowly")
         .code("body_timeout")
         .hint("Send it again over a faster connection")
 }

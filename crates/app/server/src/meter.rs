@@ -29,7 +29,12 @@ impl Meter {
         if let Some(entry) = &mut self.entry {
             match event {
                 CallEvent::Token(_) | CallEvent::Piece(_) => entry.said(),
-                CallEvent::Finished(finish) => entry.finished(finish.usage.total() as u64),
+                CallEvent::Finished(finish) => {
+                    // Unknown is guessed from what was seen.
+                    if let Some(tokens) = finish.usage.total() {
+                        entry.finished(tokens as u64);
+                    }
+                }
                 CallEvent::Admitted(_) | CallEvent::Prefill { .. } | CallEvent::Failed(_) => {}
             }
         }

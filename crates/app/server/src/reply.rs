@@ -66,7 +66,7 @@ fn error_with(error: &ApiError, body: String) -> Response<Body> {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     // A call with a body that wasn't read leaves the connection in no state to be used again.
-    if matches!(error.kind, ErrorKind::TooLarge | ErrorKind::Timeout) {
+    if matches!(error.kind, ErrorKind::TooLarge | ErrorKind::TooSlow) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -56,6 +56,8 @@ pub enum ErrorKind {
     NotFound,
     /// 405: the path exists, this method doesn't.
     Method,
+    /// 408: the body came too slowly.
+    TooSlow,
     /// 413: the body is larger than the server takes.
     TooLarge,
     /// 415: the body is not JSON.
@@ -86,6 +88,7 @@ impl ErrorKind {
             ErrorKind::Forbidden => 403,
             ErrorKind::NotFound => 404,
             ErrorKind::Method => 405,
+            ErrorKind::TooSlow => 408,
             ErrorKind::TooLarge => 413,
             ErrorKind::MediaType => 415,
             ErrorKind::Busy => 429,
@@ -180,6 +183,7 @@ impl ApiError {
             ErrorKind::Forbidden => "forbidden",
             ErrorKind::NotFound => "not_found",
             ErrorKind::Method => "method_not_allowed",
+            ErrorKind::TooSlow => "too_slow",
             ErrorKind::TooLarge => "too_large",
             ErrorKind::MediaType => "unsupported_media_type",
             ErrorKind::Busy => "busy",

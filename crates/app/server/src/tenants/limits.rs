@@ -260,7 +260,7 @@ mod tests {
             request(&tenant, tenants.now()).unwrap();
         }
         let refused = request(&tenant, tenants.now()).unwrap_err();
-        assert_eq!((refused.status(), refused.code), (429, Some("rate_limit_exceeded")));
+        assert_eq!((refused.status(), refused.code.as_deref()), (429, Some("rate_limit_exceeded")));
         assert_eq!(refused.retry_after.unwrap().as_millis(), 1000);
         let left = tenant.used.left(&limits, tenants.now()).0.unwrap();
         assert_eq!((left.limit, left.remaining, left.reset.as_secs()), (60, 0, 60));
@@ -280,7 +280,7 @@ mod tests {
         let mut entry = Entry::take(&tenants, &tenant, size).unwrap();
         assert_eq!(left(), 400, "reserved");
         let refused = Entry::take(&tenants, &tenant, size).unwrap_err();
-        assert_eq!(refused.code, Some("token_limit_exceeded"));
+        assert_eq!(refused.code.as_deref(), Some("token_limit_exceeded"));
         assert_eq!((left(), tenant.used.running()), (400, 1), "a refusal takes nothing");
         entry.admitted();
         entry.finished(120);

@@ -42,6 +42,7 @@ fn kind(error: &ApiError) -> &str {
         ErrorKind::Invalid
         | ErrorKind::NotFound
         | ErrorKind::Method
+        | ErrorKind::TooSlow
         | ErrorKind::TooLarge
         | ErrorKind::MediaType
         | ErrorKind::NotCached => "invalid_request_error",
