@@ -108,6 +108,11 @@ impl ChatTemplate {
         self.is_fallback
     }
 
+    /// The text of the template, a special one for tools included.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The prompt of a conversation, to be encoded with [`Tokenizer::encode_rendered`].
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Rendered, TemplateError> {
         let mut inputs = [

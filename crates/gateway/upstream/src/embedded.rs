@@ -1,18 +1,21 @@
 //! The engine in this process, as a [`Backend`].
 
+mod answers;
 mod constrain;
 mod convert;
 mod lower;
 mod prompt;
+mod tools;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tapri_api::{ApiError, Call, CallEvent, ErrorKind, Prompt, TemplateUse};
-use tapri_engine::{CallHandle, Engine, GenerateEvent, GenerateRequest, TokenId};
+use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse};
+use tapri_engine::{Constraint, Engine, GenerateRequest, TokenId};
 
-use crate::{Answer, Backend, BackendStats, CallStream, EventSource, ModelCard};
+use crate::{Answer, Backend, BackendStats, CallStream, ModelCard};
+use answers::{Answers, Shape};
+use tools::{Dialect, Parser};
 
 /// The embedded engine. Templates and tokenizers run on tokio's threads for blocking work, the model on the
 /// engine's own.
@@ -20,6 +23,7 @@ use crate::{Answer, Backend, BackendStats, CallStream, EventSource, ModelCard};
 pub struct Embedded {
     engine: Engine,
     card: Arc<ModelCard>,
+    dialect: Arc<Dialect>,
 }
 
 impl Embedded {
@@ -42,7 +46,8 @@ impl Embedded {
                 .collect(),
             since: SystemTime::now(),
         };
-        Embedded { engine, card: Arc::new(card) }
+        let dialect = Arc::new(Dialect::of(&engine));
+        Embedded { engine, card: Arc::new(card), dialect }
     }
 
     /// The engine itself.
@@ -53,15 +58,18 @@ impl Embedded {
     /// Runs work that takes milliseconds off the threads that serve sockets.
     fn off_thread<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Engine) -> Result<T, ApiError> + Send + 'static,
+        work: impl FnOnce(&Engine, &Dialect) -> Result<T, ApiError> + Send + 'static,
     ) -> impl Future<Output = Result<T, ApiError>> + Send + 'static {
         let engine = self.engine.clone();
+        let dialect = Arc::clone(&self.dialect);
         async move {
             // A panic in there is a defect; the caller of one call is told, and the others go on.
-            tokio::task::spawn_blocking(move || work(&engine)).await.unwrap_or_else(|_| {
-                Err(ApiError::new(ErrorKind::Internal, "The prompt could not be prepared")
-                    .code("prompt_failed"))
-            })
+            tokio::task::spawn_blocking(move || work(&engine, &dialect)).await.unwrap_or_else(
+                |_| {
+                    Err(ApiError::new(ErrorKind::Internal, "The prompt could not be prepared")
+                        .code("prompt_failed"))
+                },
+            )
         }
     }
 }
@@ -81,38 +89,32 @@ impl Backend for Embedded {
 
     fn start(&self, call: Call) -> Answer<CallStream> {
         let engine = self.engine.clone();
-        let request = self.off_thread(move |engine| {
-            let call = lower::read(call)?;
-            let chat = matches!(call.prompt, Prompt::Chat(_));
-            let field = prompt::field(&call.prompt);
-            let request = request(engine, call)?;
-            let prompt_ids: Arc<[u32]> = request.prompt.iter().map(|id| id.0).collect();
-            Ok((request, prompt_ids, chat, field))
-        });
+        let dialect = Arc::clone(&self.dialect);
+        let prepared = self.off_thread(|engine, dialect| Prepared::new(engine, dialect, call));
         Box::pin(async move {
-            let (request, prompt_ids, chat, field) = request.await?;
+            let Prepared { request, shape } = prepared.await?;
+            let field = shape.field;
             // Submitted only now: a client that left meanwhile has dropped this future.
             let handle = engine.submit(request).map_err(|error| convert::refusal(error, field))?;
-            let template = chat.then(|| template_use(&engine));
-            Ok(CallStream::new(Events { handle, template, field, prompt_ids: Some(prompt_ids) }))
+            Ok(CallStream::new(Answers::new(vec![handle], shape, dialect)))
         })
     }
 
     fn tokenize(&self, prompt: Prompt) -> Answer<Vec<u32>> {
-        Box::pin(self.off_thread(|engine| {
-            let tokens = prompt::tokens(engine, prompt)?;
+        Box::pin(self.off_thread(|engine, dialect| {
+            let tokens = prompt::tokens(engine, dialect, &Call::new(prompt))?;
             Ok(tokens.into_iter().map(|id| id.0).collect())
         }))
     }
 
     fn tokenize_piece(&self, text: String) -> Answer<Vec<u32>> {
-        Box::pin(self.off_thread(move |engine| {
+        Box::pin(self.off_thread(move |engine, _| {
             Ok(prompt::piece(engine, &text).into_iter().map(|id| id.0).collect())
         }))
     }
 
     fn detokenize(&self, ids: Vec<u32>) -> Answer<String> {
-        Box::pin(self.off_thread(move |engine| prompt::text(engine, &ids)))
+        Box::pin(self.off_thread(move |engine, _| prompt::text(engine, &ids)))
     }
 
     fn stats(&self) -> Option<BackendStats> {
@@ -124,13 +126,60 @@ impl Backend for Embedded {
     }
 }
 
-fn request(engine: &Engine, call: Call) -> Result<GenerateRequest, ApiError> {
-    let grammar = constrain::output(&call.output);
-    let constraint = grammar
-        .map(|grammar| constrain::compile(engine, &grammar, constrain::output_field(&call.origin)))
-        .transpose()?;
-    let prompt = prompt::tokens(engine, call.prompt)?;
-    Ok(GenerateRequest {
+/// A call, ready for the engine.
+struct Prepared {
+    request: GenerateRequest,
+    shape: Shape,
+}
+
+impl Prepared {
+    fn new(engine: &Engine, dialect: &Dialect, call: Call) -> Result<Self, ApiError> {
+        let call = lower::read(call)?;
+        let field = prompt::field(&call.prompt);
+        let constraint = constraint(engine, dialect, &call)?;
+        let parser = Parser::new(dialect.form, &call);
+        let prompt = prompt::tokens(engine, dialect, &call)?;
+        let is_chat = matches!(call.prompt, Prompt::Chat(_));
+        let shape = Shape {
+            template: is_chat.then(|| template_use(engine)),
+            field,
+            prompt_ids: prompt.iter().map(|id| id.0).collect(),
+            parser,
+        };
+        Ok(Prepared { request: request(engine, call, prompt, constraint), shape })
+    }
+}
+
+/// What the answer is held to: a shape of its text, calls of tools, or both.
+fn constraint(
+    engine: &Engine,
+    dialect: &Dialect,
+    call: &Call,
+) -> Result<Option<Constraint>, ApiError> {
+    let Some(grammar) = tools::answer(dialect, call)? else { return Ok(None) };
+    let output = constrain::output_field(&call.origin);
+    if call.tools.is_empty() {
+        return constrain::compile(engine, &grammar, output).map(Some);
+    }
+    engine
+        .constrain(&grammar)
+        .or_else(|error| match tools::fallback(dialect, call) {
+            Ok(Some(loose)) if call.tools.iter().any(|tool| !tool.strict) => {
+                engine.constrain(&loose)
+            }
+            _ => Err(error),
+        })
+        .map(Some)
+        .map_err(|error| constrain::refusal(&error, "tools"))
+}
+
+fn request(
+    engine: &Engine,
+    call: Call,
+    prompt: Vec<TokenId>,
+    constraint: Option<Constraint>,
+) -> GenerateRequest {
+    GenerateRequest {
         prompt,
         scope: tapri_engine::Scope(call.scope.0),
         salt: call.salt.map(|salt| salt.as_str().to_owned()),
@@ -157,38 +206,9 @@ fn request(engine: &Engine, call: Call) -> Result<GenerateRequest, ApiError> {
             store: call.cache.may_store(),
         },
         constraint,
-    })
+    }
 }
 
 fn bias(biases: Vec<(u32, f32)>) -> Vec<(TokenId, f32)> {
     biases.into_iter().map(|(token, bias)| (TokenId(token), bias)).collect()
-}
-
-/// A call's events; dropping them drops the handle, which cancels the call.
-struct Events {
-    handle: CallHandle,
-    template: Option<TemplateUse>,
-    field: &'static str,
-    /// For the admission, which takes them.
-    prompt_ids: Option<Arc<[u32]>>,
-}
-
-impl EventSource for Events {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<CallEvent>> + Send + '_>> {
-        Box::pin(async {
-            let event = self.handle.next_async().await?;
-            Some(match event {
-                GenerateEvent::Admitted(admitted) => {
-                    let prompt_ids = self.prompt_ids.take();
-                    CallEvent::Admitted(convert::admission(&admitted, self.template, prompt_ids))
-                }
-                GenerateEvent::Prefill { ready, total } => CallEvent::Prefill { ready, total },
-                GenerateEvent::Token(token) => CallEvent::Token(convert::token(token)),
-                GenerateEvent::Done(outcome) => convert::outcome(outcome),
-                GenerateEvent::Failed(error) => {
-                    CallEvent::Failed(convert::failure(&error, self.field))
-                }
-            })
-        })
-    }
 }

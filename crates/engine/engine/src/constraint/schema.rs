@@ -65,6 +65,19 @@ impl JsonShape {
         JsonShape(json!({ "type": "object" }))
     }
 
+    /// The same shape without properties that it doesn't name, wherever it names some and says nothing of others. What
+    /// fits this fits the other as well, and a small model that may invent properties does nothing else.
+    ///
+    /// Where schemas are joined (`allOf`, or a reference beside other keywords) one part's properties are another's
+    /// others, so such a shape stays as it is.
+    #[must_use]
+    pub fn closed(mut self) -> Self {
+        if !joins(&self.0) {
+            close(&mut self.0);
+        }
+        self
+    }
+
     /// The schema as it was read.
     #[must_use]
     pub fn into_schema(self) -> Value {
@@ -82,6 +95,43 @@ impl JsonShape {
         let options = json!({ "whitespace_flexible": true, "whitespace_pattern": WHITE_SPACE });
         schema.insert(OPTIONS.to_owned(), options);
         Value::Object(schema)
+    }
+}
+
+fn joins(schema: &Value) -> bool {
+    match schema {
+        Value::Object(schema) => {
+            let combines = ["anyOf", "oneOf", "$ref"].iter().any(|key| schema.contains_key(*key));
+            schema.contains_key("allOf")
+                || (combines && schema.contains_key("properties"))
+                || schema.values().any(joins)
+        }
+        Value::Array(items) => items.iter().any(joins),
+        _ => false,
+    }
+}
+
+fn close(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    let names_all = schema.get("properties").and_then(Value::as_object).is_some_and(|named| {
+        let required = schema.get("required").and_then(Value::as_array);
+        let required = required.into_iter().flatten().filter_map(Value::as_str);
+        !named.is_empty() && required.into_iter().all(|name| named.contains_key(name))
+    });
+    if names_all && !schema.contains_key("patternProperties") {
+        schema.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
+    for (keyword, value) in schema {
+        match value {
+            Value::Object(named) if MAPS.contains(&keyword.as_str()) => {
+                named.values_mut().for_each(close);
+            }
+            Value::Object(_) if SCHEMAS.contains(&keyword.as_str()) => close(value),
+            Value::Array(schemas) if SCHEMAS.contains(&keyword.as_str()) => {
+                schemas.iter_mut().for_each(close);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -146,6 +196,26 @@ mod tests {
         assert!(JsonShape::new(&json!({ "uniqueItems": false })).is_ok());
         let error = JsonShape::new(&json!({ "uniqueItems": true })).unwrap_err();
         assert_eq!(error.to_string(), "`uniqueItems` at the schema's root is not supported");
+    }
+
+    #[test]
+    fn a_closed_shape_names_all_its_properties() {
+        let closed = |schema: Value| JsonShape::new(&schema).unwrap().closed().into_schema();
+        let schema = closed(json!({
+            "properties": { "properties": { "items": { "properties": { "a": {} } } }, "b": { "type": "object" } },
+            "required": ["b"]
+        }));
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!(schema["properties"]["properties"]["items"]["additionalProperties"], false);
+        assert_eq!(schema["properties"]["b"], json!({ "type": "object" }));
+        assert_eq!(schema["properties"].get("additionalProperties"), None);
+        for open in [
+            json!({ "properties": { "a": {} }, "required": ["b"] }),
+            json!({ "properties": { "a": {} }, "additionalProperties": { "type": "null" } }),
+            json!({ "allOf": [{ "properties": { "a": {} } }, { "properties": { "b": {} } }] }),
+        ] {
+            assert_eq!(closed(open.clone()), open);
+        }
     }
 
     #[test]

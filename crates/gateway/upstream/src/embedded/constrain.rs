@@ -30,7 +30,7 @@ pub(super) fn compile(
     engine.constrain(grammar).map_err(|error| refusal(&error, field))
 }
 
-fn refusal(error: &ConstraintError, field: &str) -> ApiError {
+pub(super) fn refusal(error: &ConstraintError, field: &str) -> ApiError {
     let refused = |message: String| ApiError::invalid(field, message);
     match error {
         ConstraintError::Keyword { keyword, path } => refused(format!(

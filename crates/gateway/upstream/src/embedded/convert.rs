@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapri_api::{
-    Admission, ApiError, CallEvent, ErrorKind, Finish, FinishReason, Logprob, Reuse, ReuseStop,
-    TemplateUse, Timings, Token, TokenLogprobs, Usage,
+    Admission, ApiError, ErrorKind, Finish, FinishReason, Logprob, Reuse, ReuseStop, TemplateUse,
+    Timings, Token, TokenLogprobs, Usage,
 };
+use tapri_engine::sampling::SamplingError;
 use tapri_engine::{
     Admitted, EngineStats, FinishReason as EngineFinish, GenerateError, Outcome, StopReason,
-    SubmitError, TokenEvent, TokenLogprob,
+    SubmitError, TokenEvent, TokenLogprob, Usage as EngineUsage,
 };
 
 use super::prompt::bad_token;
@@ -62,29 +63,23 @@ fn logprob(it: TokenLogprob) -> Logprob {
     Logprob { id: it.id.0, bytes: it.bytes, logprob: it.logprob }
 }
 
-pub(super) fn outcome(outcome: Outcome) -> CallEvent {
+/// The end of an answer whose engine ended it; of several, the counts of each are added up elsewhere.
+pub(super) fn outcome(outcome: Outcome) -> Result<Finish, ApiError> {
     let reason = match outcome.finish {
         EngineFinish::Stop => FinishReason::Stop,
         EngineFinish::Length => FinishReason::Length,
         // Whoever cancelled it listens no more.
         EngineFinish::Cancelled => {
-            return CallEvent::Failed(
-                ApiError::new(ErrorKind::Unavailable, "The call was cancelled").code("cancelled"),
+            return Err(
+                ApiError::new(ErrorKind::Unavailable, "The call was cancelled").code("cancelled")
             );
         }
     };
-    let counts = outcome.usage;
-    CallEvent::Finished(Finish {
+    Ok(Finish {
         reason,
         matched_stop: outcome.matched_stop,
         tail: outcome.tail,
-        usage: Usage::from_prompt(
-            counts.prompt_tokens,
-            counts.cached_tokens,
-            counts.joined_tokens,
-            counts.answer_tokens,
-        )
-        .with_written(counts.written_tokens),
+        usage: usage(&outcome.usage),
         raw: None,
         timings: Timings {
             queued: outcome.timings.queued,
@@ -93,6 +88,17 @@ pub(super) fn outcome(outcome: Outcome) -> CallEvent {
             total: outcome.timings.total,
         },
     })
+}
+
+/// The counts of a call.
+pub(super) fn usage(counts: &EngineUsage) -> Usage {
+    Usage::from_prompt(
+        counts.prompt_tokens,
+        counts.cached_tokens,
+        counts.joined_tokens,
+        counts.answer_tokens,
+    )
+    .with_written(counts.written_tokens)
 }
 
 /// Why a call was not taken.
@@ -111,7 +117,13 @@ pub(super) fn refusal(error: SubmitError, field: &'static str) -> ApiError {
             bad_token(&format!("{field}[{position}]"), id, vocabulary)
         }
         SubmitError::Sampling(error) => {
-            ApiError::new(ErrorKind::Invalid, format!("The sampling can't be done: {error}")).code("invalid_value")
+            let refused =
+                ApiError::new(ErrorKind::Invalid, format!("The sampling can't be done: {error}"))
+                    .code("invalid_value");
+            match error {
+                SamplingError::Bias { .. } => refused.at("logit_bias"),
+                _ => refused,
+            }
         }
         SubmitError::QueueFull { waiting } => {
             ApiError::new(ErrorKind::Busy, format!("{waiting} calls wait already, and no more can"))

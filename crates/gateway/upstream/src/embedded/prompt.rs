@@ -1,9 +1,11 @@
 //! Prompts to token ids and back.
 
-use super::lower;
-use tapri_api::{ApiError, ErrorKind, Message, Prompt};
+use tapri_api::{ApiError, Call, ErrorKind, Message, Prompt, Tool};
 use tapri_engine::{Engine, TokenId};
-use tapri_text::{ControlTokens, RenderInput, Special, ZonedDateTime};
+use tapri_text::{ControlTokens, Special};
+
+use super::lower;
+use super::tools::{self, Dialect};
 
 /// The request's field that a prompt came from.
 pub(super) fn field(prompt: &Prompt) -> &'static str {
@@ -14,26 +16,27 @@ pub(super) fn field(prompt: &Prompt) -> &'static str {
     }
 }
 
-/// The token ids that the model reads.
-pub(super) fn tokens(engine: &Engine, prompt: Prompt) -> Result<Vec<TokenId>, ApiError> {
-    match prompt {
-        Prompt::Chat(messages) => conversation(engine, &messages),
-        Prompt::Text(text) => Ok(engine.tokenizer().encode_prompt(&text, Special::AsText)),
-        Prompt::Tokens(ids) => Ok(ids.into_iter().map(TokenId).collect()),
-        Prompt::Request(inbound) => tokens(engine, lower::call(&inbound)?.prompt),
+/// The token ids that the model reads, of a call that was read.
+pub(super) fn tokens(
+    engine: &Engine,
+    dialect: &Dialect,
+    call: &Call,
+) -> Result<Vec<TokenId>, ApiError> {
+    match &call.prompt {
+        Prompt::Chat(messages) => conversation(engine, dialect, messages, &call.tools),
+        Prompt::Text(text) => Ok(engine.tokenizer().encode_prompt(text, Special::AsText)),
+        Prompt::Tokens(ids) => Ok(ids.iter().copied().map(TokenId).collect()),
+        Prompt::Request(inbound) => tokens(engine, dialect, &lower::call(inbound)?),
     }
 }
 
-fn conversation(engine: &Engine, messages: &[Message]) -> Result<Vec<TokenId>, ApiError> {
-    let messages: Vec<serde_json::Value> = messages.iter().map(value).collect();
-    let input = RenderInput {
-        messages: &messages,
-        tools: &[],
-        add_generation_prompt: true,
-        now: &ZonedDateTime::now(),
-        variables: &serde_json::Map::new(),
-    };
-    let rendered = engine.template().render(&input).map_err(|error| {
+fn conversation(
+    engine: &Engine,
+    dialect: &Dialect,
+    messages: &[Message],
+    tools: &[Tool],
+) -> Result<Vec<TokenId>, ApiError> {
+    let rendered = tools::render(engine, dialect, messages, tools).map_err(|error| {
         // A template refuses in its own words: an order of roles that the model was not trained on, say.
         ApiError::new(ErrorKind::Invalid, format!("The conversation can't be laid out: {error}"))
             .at("messages")
@@ -41,15 +44,6 @@ fn conversation(engine: &Engine, messages: &[Message]) -> Result<Vec<TokenId>, A
             .hint("Change the order or the roles of the messages, or send the laid-out prompt to /v1/completions")
     })?;
     Ok(engine.tokenizer().encode_rendered(&rendered))
-}
-
-/// A message as templates read it.
-fn value(message: &Message) -> serde_json::Value {
-    let mut value = serde_json::json!({ "role": message.role.as_str(), "content": message.text() });
-    if let (Some(name), Some(object)) = (&message.name, value.as_object_mut()) {
-        object.insert("name".to_owned(), name.as_str().into());
-    }
-    value
 }
 
 /// The token ids of text on its own.
