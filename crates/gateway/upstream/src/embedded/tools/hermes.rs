@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn text_and_calls_are_told_apart() {
-        let one = r#"{"a":"</tool_call>"}"#;
+        let one = r#"{"a": "</tool_call>"}"#;
         assert_eq!(read(false, &[ONE]), (String::new(), calls(&[("f", one)])));
         let both = format!("I look.\n\n{ONE}\n{ONE}");
         assert_eq!(read(false, &[&both]), ("I look.".into(), calls(&[("f", one), ("f", one)])));

@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn calls_with_and_without_the_tag_however_they_are_cut() {
         let text = r#"{"name": "f", "parameters": {"a": "};"}}"#;
-        let f = |index| call(index, "f", r#"{"a":"};"}"#);
+        let f = |index| call(index, "f", r#"{"a": "};"}"#);
         for every in [1, 3, 100] {
             assert_eq!(read(false, text, every), f(0));
             assert_eq!(read(false, &format!(" {TAG}{text}"), every), f(0));

@@ -52,11 +52,15 @@ impl Scan {
 }
 
 /// The name and the arguments of a call: an object with a name and an object under one of the names that models use.
+/// The arguments are as the model wrote them, so that the next turn's prompt can begin with the same tokens.
 pub(super) fn call(json: &str) -> Option<(String, String)> {
     let Ok(Value::Object(mut call)) = serde_json::from_str(json) else { return None };
     let Some(Value::String(name)) = call.remove("name") else { return None };
-    let arguments = match call.remove("arguments").or_else(|| call.remove("parameters")) {
-        Some(arguments @ Value::Object(_)) => arguments.to_string(),
+    let key = if call.contains_key("arguments") { "arguments" } else { "parameters" };
+    let arguments = match call.remove(key) {
+        Some(arguments @ Value::Object(_)) => {
+            written(json, key).map_or_else(|| arguments.to_string(), str::to_owned)
+        }
         // Some models write the arguments as a string that holds the JSON.
         Some(Value::String(text)) => match serde_json::from_str(&text) {
             Ok(arguments @ Value::Object(_)) => arguments.to_string(),
@@ -67,6 +71,29 @@ pub(super) fn call(json: &str) -> Option<(String, String)> {
         Some(_) => return None,
     };
     Some((name, arguments))
+}
+
+/// The value under a key of an object, as it is written there.
+fn written<'a>(json: &'a str, key: &str) -> Option<&'a str> {
+    let mut rest = json.trim_start().strip_prefix('{')?;
+    loop {
+        // A key, and the value behind it.
+        rest = rest.trim_start_matches(|c: char| c == ',' || c.is_whitespace());
+        let name = value(rest)?;
+        rest = rest[name.len()..].trim_start().strip_prefix(':')?.trim_start();
+        let value = value(rest)?;
+        if serde_json::from_str::<String>(name).is_ok_and(|name| name == key) {
+            return Some(value);
+        }
+        rest = &rest[value.len()..];
+    }
+}
+
+/// The JSON value at a text's start.
+fn value(text: &str) -> Option<&str> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    values.next()?.ok()?;
+    Some(&text[..values.byte_offset()])
 }
 
 /// The name in a call that a grammar wrote, and where its arguments begin; `None` while they haven't begun.
@@ -108,7 +135,7 @@ mod tests {
         let read = |text: &str| call(text).map(|(name, arguments)| format!("{name}{arguments}"));
         assert_eq!(
             read(r#"{"name": "f", "arguments": {"b": 1, "a": 2}}"#).unwrap(),
-            r#"f{"b":1,"a":2}"#
+            r#"f{"b": 1, "a": 2}"#
         );
         assert_eq!(read(r#"{"name": "f", "parameters": {}}"#).unwrap(), "f{}");
         assert_eq!(read(r#"{"name": "f", "arguments": "{\"a\": 1}"}"#).unwrap(), r#"f{"a":1}"#);

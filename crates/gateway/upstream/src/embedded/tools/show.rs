@@ -160,8 +160,17 @@ fn plain(messages: &[Message]) -> Vec<Value> {
             if !text.is_empty() {
                 text.push('\n');
             }
-            let json = json!({ "name": call.name, "arguments": arguments(call) });
-            text.push_str(&format!("{}\n{json}\n{}", hermes::OPEN, hermes::CLOSE));
+            // As the model wrote it, so that this turn's prompt begins as the last one's answer ended.
+            let arguments = match call.arguments.trim() {
+                "" => "{}",
+                written => written,
+            };
+            let name = Value::from(call.name.as_str());
+            text.push_str(&format!(
+                "{}\n{{\"name\": {name}, \"arguments\": {arguments}}}\n{}",
+                hermes::OPEN,
+                hermes::CLOSE
+            ));
         }
         values.push(message(role, &text, it.name.as_deref()));
     }
