@@ -220,7 +220,7 @@ async fn what_strict_arguments_cannot_keep_to_is_refused_and_others_are_not() {
     strict.tools = vec![Tool { strict: true, ..tool("odd", odd.clone()) }];
     let error = answers(&backend, strict).await.unwrap_err();
     assert_eq!(
-        (error.status(), error.field.as_deref(), error.code),
+        (error.status(), error.field.as_deref(), error.code.as_deref()),
         (400, Some("tools[0].function.parameters"), Some("unsupported_schema"))
     );
     assert!(error.message.contains("`not` at /properties/a"), "{error}");
