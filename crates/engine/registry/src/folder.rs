@@ -52,15 +52,22 @@ impl ModelFolder {
         self.root.join(model.file)
     }
 
-    /// The model's file, if it is there in its full size. Its digest was checked before it got this name.
+    /// The model's file, if it is there in its full size, with all that belongs beside it. Its digest was checked
+    /// before it got this name.
     pub fn find(&self, model: &PackagedModel) -> Option<PathBuf> {
+        let whole = |path: &Path, bytes: u64| {
+            fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == bytes)
+        };
         let path = self.file_of(model);
-        let whole =
-            fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() == model.bytes);
-        whole.then_some(path)
+        let complete = whole(&path, model.bytes)
+            && model
+                .companions
+                .iter()
+                .all(|companion| whole(&self.root.join(companion.file), companion.bytes));
+        complete.then_some(path)
     }
 
-    /// Model files that are there, by path, with their sizes.
+    /// Files for the engine (GGUF) that are there, by path, with their sizes.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
         let Ok(entries) = fs::read_dir(&self.root) else { return Vec::new() };
         let mut files: Vec<_> = entries
@@ -114,6 +121,11 @@ impl PullLock {
     /// The joined file before it is renamed.
     pub(crate) fn joined(&self) -> PathBuf {
         self.staging.join("joined")
+    }
+
+    /// A file beside the model before it is renamed.
+    pub(crate) fn staged(&self, file: &str) -> PathBuf {
+        self.staging.join(file)
     }
 
     /// Removes what a killed pull left half done; wheels stay, to be hashed again.

@@ -38,7 +38,7 @@ mod pip;
 mod pull;
 mod reference;
 
-pub use catalogue::{Licence, PackagedModel, Part, Suggestion};
+pub use catalogue::{Companion, Kind, Licence, PackagedModel, Part, Suggestion};
 pub use digest::Sha256Digest;
 pub use error::PullError;
 pub use folder::ModelFolder;

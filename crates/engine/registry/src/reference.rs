@@ -54,7 +54,7 @@ impl ReferenceError {
                 format!(
                     "the names are {}; a path needs a '/' or ends in '.gguf'; a file of the hub is \
                      hf:OWNER/REPO:FILE",
-                    names.join(" and ")
+                    names.join(", ")
                 )
             }
             ReferenceError::BadHubFile(_) => {

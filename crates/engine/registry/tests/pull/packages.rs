@@ -51,6 +51,26 @@ fn two_packages_become_one_file() {
 }
 
 #[test]
+fn what_belongs_beside_a_model_comes_before_it_and_is_checked() {
+    let bench = Bench::new().with_companion(digest(FIRST));
+    let path = pull(&bench, &bench.puller()).unwrap();
+    let beside = bench.models().join("fake.extra.json");
+    assert_eq!(fs::read(&beside).unwrap(), FIRST);
+    assert_eq!(staged(&bench), [""; 0]);
+    // Without it the model isn't there, and damaged it is pulled again.
+    fs::write(&beside, [0; FIRST.len()]).unwrap();
+    assert_eq!(bench.puller().packaged(&bench.model, Recheck::Yes, &mut |_| ()).unwrap(), path);
+    assert_eq!(fs::read(&beside).unwrap(), FIRST);
+    fs::remove_file(&beside).unwrap();
+    assert_eq!(bench.puller().folder().find(&bench.model), None);
+
+    let wrong = Bench::new().with_companion(digest(b"something else"));
+    let error = pull(&wrong, &wrong.puller()).unwrap_err();
+    assert!(matches!(&error, PullError::WrongChecksum { what, .. } if what == "fake.extra.json"));
+    assert!(!wrong.models().join("fake.gguf").exists(), "no model without what belongs beside it");
+}
+
+#[test]
 fn a_damaged_file_is_pulled_again_when_rechecked() {
     let bench = Bench::new();
     let path = pull(&bench, &bench.puller()).unwrap();

