@@ -1,12 +1,14 @@
 //! `tapri-bench`: measures OpenAI-compatible servers with a session of questions about one file.
 //!
-//! `session` drives one server; `compare` starts servers in turn, each cold, and prints ratios. Prompts are
+//! `session` drives one server; `compare` starts servers in turn, each cold, and prints ratios; `gateway` measures what
+//! gateways add to a call. Prompts are
 //! text and the same for each, answers have a fixed length (`ignore_eos`), times are the client's own clock.
 //! The method and its results are in `docs/benchmarks.md`.
-#![allow(clippy::print_stdout, reason = "a command's data goes to stdout")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's data goes to stdout")]
 
 mod client;
 mod compare;
+mod gateway;
 mod process;
 mod report;
 mod session;
@@ -32,6 +34,8 @@ enum Command {
     Session(SessionArgs),
     /// Start servers in turn, each cold, ask every question of each, and print ratios.
     Compare(CompareArgs),
+    /// Measure what gateways add to a call, in front of a fake upstream.
+    Gateway(gateway::GatewayArgs),
 }
 
 #[derive(Args)]
@@ -111,6 +115,14 @@ fn main() -> Result<()> {
                 println!("{}", serde_json::to_string_pretty(&result)?);
             } else {
                 println!("{}", report::session(&result));
+            }
+        }
+        Command::Gateway(args) => {
+            let results = args.run()?;
+            if args.json {
+                println!("{}", serde_json::to_string_pretty(&results)?);
+            } else {
+                println!("{}", gateway::table(&results));
             }
         }
         Command::Compare(args) => {

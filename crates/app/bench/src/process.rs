@@ -67,7 +67,7 @@ impl Drop for Server {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0)).context("find a free port")?.local_addr()?.port())
 }
 
