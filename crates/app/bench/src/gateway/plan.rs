@@ -37,9 +37,6 @@ pub(crate) struct Server {
     /// Headers of every request to it.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// The cases it takes part in; without a list, in all but those that name their targets.
-    #[serde(default)]
-    pub(crate) cases: Option<Vec<String>>,
 }
 
 fn health() -> String {
@@ -60,6 +57,9 @@ pub(crate) struct Case {
     /// Whether every call asks the same.
     #[serde(default)]
     pub(crate) same: bool,
+    /// Only these targets take part.
+    #[serde(default)]
+    pub(crate) only: Option<Vec<String>>,
     /// Headers of its requests.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
@@ -149,6 +149,7 @@ mod tests {
             prompt_tokens: 1000,
             stream: true,
             same: false,
+            only: None,
             headers: BTreeMap::new(),
         };
         let body = case.body(1, 2);

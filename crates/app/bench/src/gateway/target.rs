@@ -17,7 +17,6 @@ pub(crate) struct Running {
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) headers: Vec<(String, String)>,
-    cases: Option<Vec<String>>,
     child: Child,
 }
 
@@ -57,7 +56,6 @@ impl Running {
             name: server.name.clone(),
             url: format!("http://127.0.0.1:{port}"),
             headers: server.headers.iter().map(|(n, v)| (n.clone(), fill(v))).collect(),
-            cases: server.cases.clone(),
             child,
         };
         running.wait(&server.health, &dir.join("log"))?;
@@ -89,7 +87,7 @@ impl Running {
 
     /// Whether it takes part in a case.
     pub(crate) fn takes(&self, case: &Case) -> bool {
-        self.cases.as_ref().is_none_or(|cases| cases.contains(&case.name))
+        case.only.as_ref().is_none_or(|names| names.contains(&self.name))
     }
 
     /// Bytes of memory that its process has in use, where the system tells.
