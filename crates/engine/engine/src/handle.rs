@@ -19,7 +19,7 @@ use crate::constraint::{Constraint, ConstraintError, Grammar, Grammars};
 use crate::event::GenerateEvent;
 use crate::request::GenerateRequest;
 use crate::sampling::{self, SamplingError};
-use crate::scheduler::{Command, Scheduler, Submission};
+use crate::scheduler::{Choice, Command, Scheduler, Submission};
 use crate::stats::EngineStats;
 
 /// What is known of the loaded model.
@@ -140,6 +140,14 @@ pub enum SubmitError {
     /// A sampling setting is out of range.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// No answer, or too many.
+    #[error("a call has from 1 to {most} answers, and {asked} were asked for")]
+    Choices {
+        /// What was asked for.
+        asked: usize,
+        /// The most there can be.
+        most: usize,
+    },
     /// Too many calls wait already.
     #[error("{waiting} calls wait already, which is the limit")]
     QueueFull {
@@ -180,6 +188,21 @@ struct Inner {
 
 /// Room for commands that are not calls; calls are bounded by `max_waiting`.
 const SPARE_COMMANDS: usize = 64;
+
+/// The most answers to one prompt: as many as run at once by default.
+pub const MAX_CHOICES: usize = 16;
+
+/// The seed of one of several answers. The first has the call's own, so that one answer is the first of many.
+fn derived(seed: u64, choice: u64) -> u64 {
+    if choice == 0 {
+        return seed;
+    }
+    // SplitMix64's finaliser over its sequence (Steele, Lea, Flood 2014): neighbouring seeds share no answers.
+    let mut mixed = seed.wrapping_add(choice.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
 
 /// Events besides one for each token: admission, progress, the end.
 const SPARE_EVENTS: usize = 80;
@@ -319,6 +342,24 @@ impl Engine {
     /// # Errors
     /// When the request can't be run as it stands, too many calls wait, or the engine is stopping.
     pub fn submit(&self, request: GenerateRequest) -> Result<CallHandle, SubmitError> {
+        let mut handles = self.submit_choices(request, 1)?;
+        handles.pop().ok_or(SubmitError::Choices { asked: 0, most: MAX_CHOICES })
+    }
+
+    /// Takes a call that wants several answers, from 1 to [`MAX_CHOICES`]: a handle for each. The prompt is read once,
+    /// and its blocks are shared. With a seed, the first answer is that of [`submit`](Self::submit), and each other one has
+    /// a seed of its own, derived from it.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); and when so many answers can't be had.
+    pub fn submit_choices(
+        &self,
+        request: GenerateRequest,
+        choices: usize,
+    ) -> Result<Vec<CallHandle>, SubmitError> {
+        if choices == 0 || choices > MAX_CHOICES {
+            return Err(SubmitError::Choices { asked: choices, most: MAX_CHOICES });
+        }
         let inner = &*self.inner;
         let info = &inner.info;
         sampling::validate(&request.sampling, request.logprobs, info.vocabulary)?;
@@ -340,28 +381,36 @@ impl Engine {
         if inner.shared.stopping.load(Ordering::Acquire) {
             return Err(SubmitError::ShuttingDown);
         }
-        let waiting = inner.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        let waiting = inner.shared.waiting.fetch_add(choices, Ordering::AcqRel);
         let give_up = |error| {
-            inner.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+            inner.shared.waiting.fetch_sub(choices, Ordering::AcqRel);
             Err(error)
         };
         if waiting > inner.max_waiting {
             return give_up(SubmitError::QueueFull { waiting });
         }
-        let id = CallId(inner.next_call.fetch_add(1, Ordering::Relaxed));
         let room = request.max_tokens.min(info.context_length) + SPARE_EVENTS;
-        let (events, receiver) = flume::bounded(room);
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let submission = Submission {
-            id,
-            request,
-            events,
-            cancelled: Arc::clone(&cancelled),
-            submitted: Instant::now(),
-            fallback_seed: RandomState::new().build_hasher().finish(),
-        };
+        let first_id = inner.next_call.fetch_add(choices as u64, Ordering::Relaxed);
+        let mut handles = Vec::with_capacity(choices);
+        let ends = (0..choices as u64).map(|choice| {
+            let (events, receiver) = flume::bounded(room);
+            let cancelled = Arc::new(AtomicBool::new(false));
+            handles.push(CallHandle { events: receiver, cancelled: Arc::clone(&cancelled) });
+            Choice {
+                id: CallId(first_id + choice),
+                events,
+                cancelled,
+                seed: request.sampling.seed.map_or_else(
+                    || RandomState::new().build_hasher().finish(),
+                    |seed| derived(seed, choice),
+                ),
+                constraint: request.constraint.clone(),
+            }
+        });
+        let ends = ends.collect();
+        let submission = Submission { request, choices: ends, submitted: Instant::now() };
         match inner.commands.try_send(Command::Submit(Box::new(submission))) {
-            Ok(()) => Ok(CallHandle { events: receiver, cancelled }),
+            Ok(()) => Ok(handles),
             Err(flume::TrySendError::Full(_)) => give_up(SubmitError::QueueFull { waiting }),
             Err(flume::TrySendError::Disconnected(_)) => give_up(SubmitError::ShuttingDown),
         }

@@ -13,7 +13,7 @@
 //! Map: [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back; [`constraint`] answers
 //! that keep to a grammar;
 //! [`handle`] the engine as others see it, and its start; `scheduler` the loop (with `scheduler/admit`,
-//! `scheduler/batch`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
+//! `scheduler/batch`, `scheduler/fork`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
 //! stop strings; [`stats`] counters.
 
 pub mod config;
@@ -33,7 +33,7 @@ pub use event::{
     Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Timings, TokenEvent,
     TokenLogprob, TokenLogprobs, Usage,
 };
-pub use handle::{CallHandle, Engine, ModelInfo, StartError, SubmitError};
+pub use handle::{CallHandle, Engine, MAX_CHOICES, ModelInfo, StartError, SubmitError};
 pub use request::{CacheUse, GenerateRequest, Sampling, Scope, StopRules};
 pub use stats::EngineStats;
 pub use tapri_gguf::TokenId;

@@ -129,9 +129,8 @@ pub(crate) enum Unpickable {
 }
 
 impl Sampler {
-    /// `fallback_seed` serves a call that names none.
-    pub(crate) fn new(settings: Sampling, fallback_seed: u64) -> Self {
-        let seed = settings.seed.unwrap_or(fallback_seed);
+    /// The seed is the answer's own: the call's, one derived from it, or one at random.
+    pub(crate) fn new(settings: Sampling, seed: u64) -> Self {
         Sampler {
             settings,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -358,7 +357,7 @@ mod tests {
     fn a_seed_repeats_and_another_differs() {
         let logits: Vec<f32> = (0..1000).map(|i| ((i * 37) % 101) as f32 / 50.0).collect();
         let run = |seed| {
-            let mut s = sampler(Sampling { seed: Some(seed), ..Sampling::default() });
+            let mut s = Sampler::new(Sampling::default(), seed);
             (0..50).map(|_| s.pick(&logits, None).unwrap().0).collect::<Vec<_>>()
         };
         assert_eq!(run(1), run(1));

@@ -16,6 +16,7 @@ use tapri_model::{Model, Scratch};
 use tapri_text::Tokenizer;
 
 use crate::config::EngineConfig;
+use crate::constraint::Constraint;
 use crate::event::{FinishReason, GenerateError, GenerateEvent};
 use crate::handle::Shared;
 use crate::request::GenerateRequest;
@@ -25,6 +26,7 @@ use crate::stats::Recent;
 mod admit;
 mod batch;
 mod emit;
+mod fork;
 pub(crate) mod masks;
 
 /// Raised whenever the engine computes other K and V than before for the same file.
@@ -35,12 +37,19 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A call on its way to the loop.
 pub(crate) struct Submission {
-    pub(crate) id: CallId,
     pub(crate) request: GenerateRequest,
+    /// Its answers, at least one.
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) submitted: Instant,
+}
+
+/// One of the answers to a call.
+pub(crate) struct Choice {
+    pub(crate) id: CallId,
     pub(crate) events: flume::Sender<GenerateEvent>,
     pub(crate) cancelled: Arc<AtomicBool>,
-    pub(crate) submitted: Instant,
-    pub(crate) fallback_seed: u64,
+    pub(crate) seed: u64,
+    pub(crate) constraint: Option<Constraint>,
 }
 
 /// What the loop is told.
@@ -137,8 +146,10 @@ impl Scheduler {
         // What was sent after the last look is answered too.
         while let Ok(command) = self.commands.try_recv() {
             if let Command::Submit(submission) = command {
-                let _ =
-                    submission.events.try_send(GenerateEvent::Failed(GenerateError::ShuttingDown));
+                for choice in submission.choices {
+                    let failed = GenerateEvent::Failed(GenerateError::ShuttingDown);
+                    let _ = choice.events.try_send(failed);
+                }
             }
         }
         self.publish_stats();
@@ -199,7 +210,9 @@ impl Scheduler {
         let keys = self.keys(&submission.request);
         let context = self.model.config().context_length;
         let tokenizer = Arc::clone(&self.tokenizer);
-        let mut sequence = Sequence::new(submission, keys, tokenizer, context);
+        let Some(mut sequence) = Sequence::new(submission, keys, tokenizer, context) else {
+            return;
+        };
         if let Some(guide) = &mut sequence.guide {
             self.masks.begin(sequence.id, guide);
         }
@@ -271,11 +284,24 @@ impl Scheduler {
     }
 
     /// Takes a call, in whatever state, out of the cache and the counts, and keeps its last event to be sent.
-    fn close(&mut self, sequence: Sequence, event: GenerateEvent) {
+    fn close(&mut self, mut sequence: Sequence, event: GenerateEvent) {
         let now = self.now();
         self.cache.finish(sequence.id, now);
         if !sequence.admitted {
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+        // It ended before its prompt was read: the next answer reads it, unless none can.
+        let others = std::mem::take(&mut sequence.others);
+        if let GenerateEvent::Failed(error) = &event {
+            self.shared.waiting.fetch_sub(others.len(), Ordering::AcqRel);
+            for other in others {
+                let _ = other.events.try_send(GenerateEvent::Failed(error.clone()));
+            }
+        } else if let Some(next) = sequence.successor(others) {
+            if next.admitted {
+                self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+            }
+            self.waiting.push_front(next);
         }
         self.ended.push((sequence, event));
     }

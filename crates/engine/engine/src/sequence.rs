@@ -9,9 +9,10 @@ use tapri_kv::{AdmitOptions, CallId, PromptKeys, Ready};
 use tapri_text::{ControlTokens, Detokenizer, Tokenizer};
 
 use crate::event::{GenerateEvent, Timings, Usage};
-use crate::request::StopRules;
+use crate::request::{Sampling, StopRules};
 use crate::sampling::Sampler;
 use crate::scheduler::masks::Guide;
+use crate::scheduler::{Choice, Submission};
 use crate::stop::StopMatcher;
 
 /// Answer tokens that room is kept for from the start; a longer answer takes what it finds, or the newest call is preempted.
@@ -32,16 +33,22 @@ pub(crate) struct Sequence {
     pub(crate) computed: usize,
     pub(crate) max_tokens: usize,
     pub(crate) sampler: Sampler,
+    sampling: Sampling,
     pub(crate) rules: StopRules,
     pub(crate) logprobs: Option<u32>,
     pub(crate) matcher: StopMatcher,
     pub(crate) detokenizer: Detokenizer<Arc<Tokenizer>>,
+    tokenizer: Arc<Tokenizer>,
     pub(crate) usage: Usage,
     /// The grammar of a constrained answer.
     pub(crate) guide: Option<Guide>,
     /// Logits of the next token, while its mask isn't ready.
     pub(crate) parked: Option<Vec<f32>>,
     pub(crate) admitted: bool,
+    /// Further answers, until the prompt is read.
+    pub(crate) others: Vec<Choice>,
+    /// What was told of its admission.
+    admission: Option<crate::event::Admitted>,
     events: flume::Sender<GenerateEvent>,
     cancelled: Arc<AtomicBool>,
     submitted: Instant,
@@ -52,22 +59,17 @@ pub(crate) struct Sequence {
 
 impl Sequence {
     pub(crate) fn new(
-        submission: crate::scheduler::Submission,
+        submission: Submission,
         keys: PromptKeys,
         tokenizer: Arc<Tokenizer>,
         context: usize,
-    ) -> Self {
-        let crate::scheduler::Submission {
-            id,
-            request,
-            events,
-            cancelled,
-            submitted,
-            fallback_seed,
-        } = submission;
+    ) -> Option<Self> {
+        let Submission { request, choices, submitted } = submission;
+        let mut others = choices.into_iter();
+        let Choice { id, events, cancelled, seed, constraint } = others.next()?;
         let prompt_tokens = request.prompt.len();
         let reserve_tokens = (prompt_tokens + request.max_tokens.min(RESERVED_ANSWER)).min(context);
-        Sequence {
+        Some(Sequence {
             id,
             keys,
             options: AdmitOptions {
@@ -81,22 +83,72 @@ impl Sequence {
             prompt_tokens,
             computed: 0,
             max_tokens: request.max_tokens,
-            sampler: Sampler::new(request.sampling, fallback_seed),
+            sampler: Sampler::new(request.sampling.clone(), seed),
+            sampling: request.sampling,
             matcher: StopMatcher::new(&request.stop.strings),
             rules: request.stop,
             logprobs: request.logprobs,
-            detokenizer: Detokenizer::new(tokenizer, ControlTokens::Hide),
+            detokenizer: Detokenizer::new(Arc::clone(&tokenizer), ControlTokens::Hide),
+            tokenizer,
             usage: Usage { prompt_tokens, ..Usage::default() },
-            guide: request.constraint.map(Guide::Idle),
+            guide: constraint.map(Guide::Idle),
             parked: None,
             admitted: false,
+            others: others.collect(),
+            admission: None,
             events,
             cancelled,
             submitted,
             timings: Timings::default(),
             first_token: None,
             last_token: None,
+        })
+    }
+
+    /// Another answer to its prompt, at the same point: it has said nothing yet.
+    pub(crate) fn fork(&self, choice: Choice) -> Sequence {
+        let Choice { id, events, cancelled, seed, constraint } = choice;
+        let fork = Sequence {
+            id,
+            keys: self.keys.clone(),
+            options: self.options,
+            tokens: self.tokens.clone(),
+            prompt_tokens: self.prompt_tokens,
+            computed: self.computed,
+            max_tokens: self.max_tokens,
+            sampler: Sampler::new(self.sampling.clone(), seed),
+            sampling: self.sampling.clone(),
+            rules: self.rules.clone(),
+            logprobs: self.logprobs,
+            matcher: StopMatcher::new(&self.rules.strings),
+            detokenizer: Detokenizer::new(Arc::clone(&self.tokenizer), ControlTokens::Hide),
+            tokenizer: Arc::clone(&self.tokenizer),
+            usage: self.usage,
+            guide: constraint.map(Guide::Idle),
+            parked: None,
+            admitted: self.admitted,
+            others: Vec::new(),
+            admission: self.admission.clone(),
+            events,
+            cancelled,
+            submitted: self.submitted,
+            timings: self.timings,
+            first_token: None,
+            last_token: None,
+        };
+        if let Some(admission) = &fork.admission {
+            fork.send(GenerateEvent::Admitted(admission.clone()));
         }
+        fork
+    }
+
+    /// The first of the other answers in this one's place, with the rest behind it.
+    pub(crate) fn successor(&self, others: Vec<Choice>) -> Option<Sequence> {
+        let mut others = others.into_iter();
+        let mut next = self.fork(others.next()?);
+        next.computed = 0;
+        next.others = others.collect();
+        Some(next)
     }
 
     /// Tokens still to be computed before the next one can be chosen.
@@ -121,13 +173,15 @@ impl Sequence {
         self.usage.cached_tokens = ready.hit;
         self.usage.joined_tokens = ready.joined;
         self.timings.queued = now - self.submitted;
-        self.send(GenerateEvent::Admitted(crate::event::Admitted {
+        let admission = crate::event::Admitted {
             prompt_tokens: self.prompt_tokens,
             cached_tokens: ready.hit,
             joined_tokens: ready.joined,
             stop: ready.stop,
             queued: self.timings.queued,
-        }));
+        };
+        self.admission = Some(admission.clone());
+        self.send(GenerateEvent::Admitted(admission));
         self.progress();
     }
 

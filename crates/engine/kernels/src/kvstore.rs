@@ -192,6 +192,18 @@ impl KvStore {
         }
     }
 
+    /// Makes a block the same as another.
+    ///
+    /// # Panics
+    /// When there is no such block.
+    pub fn copy_block(&mut self, from: u32, to: u32) {
+        let (from, to) = (from as usize, to as usize);
+        assert!(from < self.blocks && to < self.blocks, "blocks {from}, {to} of {}", self.blocks);
+        let size = self.layout.block_bytes();
+        self.memory.copy_within(from * size..(from + 1) * size, to * size);
+        self.written[to] = true;
+    }
+
     /// The bytes of a block, as another store of the same layout could take them over.
     ///
     /// # Panics

@@ -12,11 +12,13 @@ use crate::tree::NodeId;
 
 mod admit;
 mod explain;
+mod fork;
 mod lookup;
 mod progress;
 mod release;
 
 pub use admit::{Admission, AdmitError, NoRoom, Ready, TooLarge, Wait};
+pub use fork::{Fork, ForkError};
 pub use progress::CallError;
 pub use release::ResetReport;
 

@@ -114,7 +114,7 @@ pub(crate) enum Tag {
 }
 
 /// Writes tagged, length-prefixed parts.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Parts {
     bytes: Vec<u8>,
 }

@@ -4,6 +4,7 @@ use crate::hash::{BlockHash, Parts, PrefixHash};
 use crate::keys::PromptKeys;
 
 /// Tokens and block hashes of one call. Each token is hashed once, however often the call is looked up.
+#[derive(Clone)]
 pub(crate) struct Sequence {
     keys: PromptKeys,
     hash: PrefixHash,

@@ -92,11 +92,13 @@ impl Backend for Embedded {
         let dialect = Arc::clone(&self.dialect);
         let prepared = self.off_thread(|engine, dialect| Prepared::new(engine, dialect, call));
         Box::pin(async move {
-            let Prepared { request, shape } = prepared.await?;
+            let Prepared { request, choices, shape } = prepared.await?;
             let field = shape.field;
             // Submitted only now: a client that left meanwhile has dropped this future.
-            let handle = engine.submit(request).map_err(|error| convert::refusal(error, field))?;
-            Ok(CallStream::new(Answers::new(vec![handle], shape, dialect)))
+            let handles = engine
+                .submit_choices(request, choices)
+                .map_err(|error| convert::refusal(error, field))?;
+            Ok(CallStream::new(Answers::new(handles, shape, dialect)))
         })
     }
 
@@ -129,6 +131,7 @@ impl Backend for Embedded {
 /// A call, ready for the engine.
 struct Prepared {
     request: GenerateRequest,
+    choices: usize,
     shape: Shape,
 }
 
@@ -136,6 +139,7 @@ impl Prepared {
     fn new(engine: &Engine, dialect: &Dialect, call: Call) -> Result<Self, ApiError> {
         let call = lower::read(call)?;
         let field = prompt::field(&call.prompt);
+        let choices = call.choices;
         let constraint = constraint(engine, dialect, &call)?;
         let parser = Parser::new(dialect.form, &call);
         let prompt = prompt::tokens(engine, dialect, &call)?;
@@ -146,7 +150,7 @@ impl Prepared {
             prompt_ids: prompt.iter().map(|id| id.0).collect(),
             parser,
         };
-        Ok(Prepared { request: request(engine, call, prompt, constraint), shape })
+        Ok(Prepared { request: request(engine, call, prompt, constraint), choices, shape })
     }
 }
 

@@ -251,6 +251,32 @@ async fn a_shape_that_cannot_be_kept_to_names_its_field() {
     assert!(error.message.contains("`if` at the schema's root"), "{error}");
 }
 
+#[tokio::test]
+async fn several_answers_count_their_prompt_once() {
+    let backend = backend(None);
+    let text = |choices| Call {
+        choices,
+        max_tokens: Some(20),
+        sampling: Sampling { seed: Some(3), ..Sampling::default() },
+        ..Call::chat(vec![Message::user("what is the weather in these parts")])
+    };
+    let (one, alone) = ask(&backend, text(1)).await;
+    let (many, finish) = answers(&backend, text(3)).await.unwrap();
+    assert_eq!(many[0].text, one.text);
+    assert!(many[1].text != many[0].text && many[2].text != many[0].text);
+    assert!(many.iter().all(|said| said.end.is_some()));
+    assert_eq!(finish.usage.prompt(), alone.usage.prompt());
+    assert!(finish.usage.answer() > alone.usage.answer());
+    let (many, finish) =
+        answers(&backend, Call { choices: 2, ..call(ToolChoice::Required) }).await.unwrap();
+    assert!(many.iter().all(|said| !said.calls.is_empty()), "{many:?}");
+    assert!(finish.usage.answer().unwrap() > 20);
+    let ids = |said: &Said| said.calls.iter().map(|call| call.0.clone()).collect::<Vec<_>>();
+    assert_ne!(ids(&many[0]), ids(&many[1]));
+    let error = answers(&backend, text(17)).await.unwrap_err();
+    assert_eq!((error.status(), error.field.as_deref()), (400, Some("n")));
+}
+
 /// The prompt of a conversation with a call and its results.
 async fn prompt(template: Option<&str>) -> String {
     let backend = backend(template);

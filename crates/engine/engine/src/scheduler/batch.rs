@@ -132,6 +132,10 @@ impl Scheduler {
                 continue;
             }
             let row = if sequence.max_tokens > 0 { rows.next() } else { None };
+            if !sequence.others.is_empty() {
+                self.fork(index, row);
+            }
+            // Those that were forked stand behind it.
             self.advance(index, row);
         }
         self.logits = logits;

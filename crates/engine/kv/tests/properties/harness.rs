@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use tapri_kv::{
-    Admission, AdmitOptions, BlockId, CacheConfig, CallError, CallId, GroupIndex, Moment,
-    PrefixCache,
+    Admission, AdmitOptions, BlockId, CacheConfig, CallError, CallId, ForkError, GroupIndex,
+    Moment, PrefixCache,
 };
 
 use crate::history::{Op, keys};
@@ -119,6 +119,9 @@ impl Harness {
             }
             Op::Step { pick, tokens } => {
                 self.pick_running(pick).into_iter().for_each(|id| self.step(id, tokens));
+            }
+            Op::Fork { pick, answer } => {
+                self.pick_running(pick).into_iter().for_each(|id| self.fork(id, answer));
             }
             Op::Finish { pick } => {
                 self.pick_running(pick).into_iter().for_each(|id| self.finish(id));
@@ -304,6 +307,43 @@ impl Harness {
             self.past.get_mut(&id).unwrap().1.push(token);
             self.cache.append(CallId(id), &[token]).unwrap();
         }
+    }
+
+    fn fork(&mut self, parent: u64, answer: usize) {
+        let id = self.next;
+        self.next += 1;
+        let before = self.picture();
+        let of = &self.calls[&parent];
+        let options = AdmitOptions { reserve_tokens: of.tokens.len() + answer / 2, ..of.options };
+        let mut call = Call {
+            tokens: of.tokens.clone(),
+            scope: of.scope,
+            options,
+            answer,
+            state: State::Running,
+            started: self.now,
+            computed: of.computed,
+            chain: of.chain,
+            resumed: false,
+            admitted: of.tokens.len(),
+        };
+        self.past.insert(id, (call.scope, call.tokens.clone()));
+        match self.cache.fork(CallId(parent), CallId(id), options, self.moment()) {
+            Ok(fork) => {
+                for (BlockId(from), BlockId(to)) in fork.copies {
+                    self.model.lose(to);
+                    self.memory[to as usize] = self.memory[from as usize].clone();
+                }
+                self.model.touch(call.scope, &call.tokens, call.chain, self.now);
+            }
+            Err(ForkError::NoRoom(_)) => {
+                assert_eq!(before, self.picture(), "a fork without room touched something");
+                (call.state, call.chain, call.computed, call.resumed) = (State::Queued, 0, 0, true);
+            }
+            Err(other) => panic!("{other}"),
+        }
+        self.log.push(format!("{id}: forked from {parent}"));
+        self.calls.insert(id, call);
     }
 
     /// What the model would do: keys and values go to the call's own blocks.

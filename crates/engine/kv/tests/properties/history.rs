@@ -19,6 +19,11 @@ pub(crate) enum Op {
         pick: usize,
         tokens: usize,
     },
+    /// A second answer to a running call's prompt.
+    Fork {
+        pick: usize,
+        answer: usize,
+    },
     Finish {
         pick: usize,
     },
@@ -76,6 +81,7 @@ pub(crate) fn histories() -> impl Strategy<Value = Vec<Op>> {
             Op::Admit { prompt, scope, no_read, no_store, no_join, answer }
         }),
         14 => (pick(), 1_usize..=8).prop_map(|(pick, tokens)| Op::Step { pick, tokens }),
+        3 => (pick(), 0_usize..12).prop_map(|(pick, answer)| Op::Fork { pick, answer }),
         3 => pick().prop_map(|pick| Op::Finish { pick }),
         1 => pick().prop_map(|pick| Op::Abort { pick }),
         2 => pick().prop_map(|pick| Op::Preempt { pick }),

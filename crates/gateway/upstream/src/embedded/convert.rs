@@ -125,6 +125,12 @@ pub(super) fn refusal(error: SubmitError, field: &'static str) -> ApiError {
                 _ => refused,
             }
         }
+        SubmitError::Choices { asked, most } => ApiError::invalid(
+            "n",
+            format!("`n` must be from 1 to {most} for this model, not {asked}"),
+        )
+        .code("invalid_value")
+        .hint("Send the request several times; the prompt is cached"),
         SubmitError::QueueFull { waiting } => {
             ApiError::new(ErrorKind::Busy, format!("{waiting} calls wait already, and no more can"))
                 .code("queue_full")
