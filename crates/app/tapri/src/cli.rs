@@ -10,8 +10,10 @@ use tapri_registry::ModelRef;
 
 use crate::audit::AuditArgs;
 use crate::calls::CallsArgs;
+use crate::config::command::ConfigArgs;
 use crate::cost::CostArgs;
 use crate::explain::ExplainArgs;
+use crate::keys::KeysArgs;
 use crate::ledger::LedgerArgs;
 use crate::lint::LintArgs;
 use crate::prices::PricesArgs;
@@ -36,10 +38,14 @@ pub(crate) enum Command {
     Audit(Box<AuditArgs>),
     /// List the calls that the ledger has, and show one
     Calls(CallsArgs),
+    /// Check the configuration of 'tapri serve', and show where each value comes from
+    Config(ConfigArgs),
     /// Estimate what caching saves, before and after
     Cost(CostArgs),
     /// Say why a request could not reuse an earlier one, for two requests or a log
     Explain(ExplainArgs),
+    /// Make API keys for tenants, and change the server's secret
+    Keys(KeysArgs),
     /// Check requests for what will break the cache
     Lint(LintArgs),
     /// Show what models' tokens cost, and bring newer prices
@@ -94,6 +100,9 @@ pub(crate) struct PullArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
+    /// The configuration [default: tapri.toml in the current folder, if it is there]
+    #[arg(long, env = "TAPRI_CONFIG", hide_env_values = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// The model: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
     #[arg(long, env = "TAPRI_MODEL", hide_env_values = true, default_value = "gemma-3-270m", value_parser = model)]
     pub(crate) model: ModelRef,
@@ -180,7 +189,7 @@ pub(crate) fn model(text: &str) -> Result<ModelRef, String> {
         .map_err(|error: tapri_registry::ReferenceError| format!("{error}\nhint: {}", error.hint()))
 }
 
-fn block_size(text: &str) -> Result<usize, String> {
+pub(crate) fn block_size(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(size @ (16 | 32 | 64 | 128 | 256)) => Ok(size),
         _ => Err("it must be 16, 32, 64, 128 or 256".to_owned()),

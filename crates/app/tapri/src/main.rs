@@ -12,11 +12,13 @@ mod audit;
 mod broken;
 mod calls;
 mod cli;
+mod config;
 mod cost;
 mod data;
 mod explain;
 mod failure;
 mod interrupt;
+mod keys;
 mod ledger;
 mod lint;
 mod load;
@@ -41,9 +43,11 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Ask(args) => ask::run(&args),
         Command::Calls(args) => calls::run(&args),
+        Command::Config(args) => config::command::run(&args),
         Command::Cost(args) => cost::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Keys(args) => keys::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),

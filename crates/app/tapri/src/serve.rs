@@ -6,12 +6,16 @@ use std::io::{Write, stdout};
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
-use anyhow::Result;
-use tapri_server::{ServeError, ServerConfig};
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use clap::{CommandFactory, FromArgMatches};
+use tapri_server::{BodyLimit, Connections, Reload, ServeError, ServerConfig, Tenants};
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::ServeArgs;
-use crate::failure::Failure;
+use crate::cli::{Cli, Command, ServeArgs};
+use crate::config::{Config, flags};
+use crate::failure::{self, Failure};
 use crate::ledger;
 use crate::load;
 use crate::prices;
@@ -19,7 +23,17 @@ use crate::prices;
 /// The variable that says what is logged; see the documentation of `tracing_subscriber::EnvFilter`.
 const LOG_VARIABLE: &str = "TAPRI_LOG";
 
+/// Reads the configuration, and runs with its values as the flags' defaults.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    let config = Config::load(Config::file(args.config.as_deref()))?;
+    let matches = flags::with_defaults(Cli::command(), &config)?.get_matches();
+    match Cli::from_arg_matches(&matches)?.command {
+        Command::Serve(args) => serve(&args, config),
+        _ => Err(anyhow!("the same arguments were read as another command")),
+    }
+}
+
+fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -29,29 +43,104 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         .log_internal_errors(false)
         .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let config = ServerConfig {
-        host: args.host.clone(),
-        port: args.port,
-        hide_cached_tokens: args.hide_cached_tokens,
-        alerts: args.alerts.config()?,
-        ..ServerConfig::default()
-    };
+    if let Some(file) = &config.file {
+        tracing::info!("the configuration is {}", file.display());
+    }
+    raise_file_limit();
+    let access = config.access()?;
+    access.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let tenants = Tenants::new(access.config).map_err(|error| {
+        Failure::usage(error.to_string(), "'tapri config show' says what is configured")
+    })?;
+    let config = ServerConfig { tenants: Arc::new(tenants), ..server(args, config)? };
     runtime.block_on(async {
         // The port before the model: that it is taken should be known at once.
-        let bound = tapri_server::bind(config).await.map_err(failure)?;
+        let bound = tapri_server::bind(config).await.map_err(serve_failure)?;
         let prices = prices::list(&args.prices, &args.model.to_string())?;
         let load::Recorded { name, pipeline, recorder } = tokio::task::block_in_place(|| {
             load::recorded(&args.model, &args.engine, &args.ledger, &prices)
         })?;
         announce(&name, bound.address())?;
+        if let Some(admin) = bound.admin_address() {
+            writeln!(stdout(), "the operator's paths are on http://{admin}/admin")?;
+        }
         let served = bound.run(pipeline).await;
         tokio::task::block_in_place(|| ledger::close(&recorder));
-        served.map_err(failure)?;
+        served.map_err(serve_failure)?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn failure(error: ServeError) -> Failure {
+/// The server's settings, but for the tenants.
+fn server(args: &ServeArgs, config: Config) -> Result<ServerConfig> {
+    let given = &config.sections.server;
+    let default = ServerConfig::default();
+    let (body, connections) = (default.body_limit, default.connections);
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Ok(ServerConfig {
+        host: args.host.clone(),
+        port: args.port,
+        hide_cached_tokens: args.hide_cached_tokens,
+        alerts: args.alerts.config()?,
+        body_limit: BodyLimit {
+            bytes: given.body_limit.map_or(body.bytes, bytes),
+            timeout: given.body_timeout.unwrap_or(body.timeout),
+            ..body
+        },
+        connections: Connections {
+            max: given.max_connections.map_or(connections.max, Into::into),
+            header_timeout: given.header_timeout.unwrap_or(connections.header_timeout),
+            header_bytes: given.max_header_bytes.map_or(connections.header_bytes, bytes),
+            headers: given.max_headers.map_or(connections.headers, Into::into),
+        },
+        shutdown_limit: given.shutdown_limit.unwrap_or(default.shutdown_limit),
+        admin_listen: config.sections.admin.listen.clone(),
+        reload: Some(reload(config)),
+        ..default
+    })
+}
+
+/// Reads the file again. Flags keep their values until the next start; what differs is said.
+fn reload(first: Config) -> Reload {
+    let running = first.flags.clone();
+    let file = first.file;
+    Arc::new(move || {
+        let read = || {
+            let config = Config::load(file.clone())?;
+            let access = config.access()?;
+            Ok::<_, anyhow::Error>((config, access))
+        };
+        let (config, access) = read().map_err(|error| failure::chain(&error))?;
+        for warning in &access.warnings {
+            tracing::warn!("{warning}");
+        }
+        let value = |given: &[flags::Given], id| {
+            given.iter().find(|given| given.id == id).map(|given| given.value.clone())
+        };
+        for (section, key, id, ..) in flags::all() {
+            if value(&running, id) != value(&config.flags, id) {
+                tracing::warn!("{section}.{key} has changed, and holds from the next start");
+            }
+        }
+        Ok(access.config)
+    })
+}
+
+/// As many open files as the system lets this process have: each connection is one. Failing is no harm here; there is
+/// room for fewer connections then.
+#[cfg(unix)]
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::debug!("the limit of open files stays: {error}");
+    }
+}
+
+#[cfg(not(unix))]
+fn raise_file_limit() {}
+
+fn serve_failure(error: ServeError) -> Failure {
     let hint = match error {
         ServeError::InUse { .. } => {
             Some("choose another one with --port; --port 0 takes a free one")

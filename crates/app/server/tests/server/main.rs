@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
 
 mod alerts;
+mod connections;
 mod deploy;
 mod engine;
 mod explain;

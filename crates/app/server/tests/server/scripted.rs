@@ -29,6 +29,8 @@ pub enum Step {
 pub struct Scripted {
     card: Arc<ModelCard>,
     refusal: Option<ApiError>,
+    /// Calls wait for it before their second event.
+    gate: Option<Arc<tokio::sync::Semaphore>>,
     script: Vec<Step>,
     pub calls: Mutex<Vec<Call>>,
     /// Calls whose stream was dropped.
@@ -51,12 +53,25 @@ impl Scripted {
                 since: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             }),
             refusal: None,
+            gate: None,
             script,
             calls: Mutex::default(),
             dropped: Arc::default(),
             stopped: Arc::default(),
             is_stopped: Arc::default(),
         })
+    }
+
+    /// Every call says its first event, and the rest after [`Scripted::go_on`].
+    pub fn plays_slowly(script: Vec<Step>) -> Arc<Self> {
+        let mut scripted = Scripted::plays(script);
+        Arc::get_mut(&mut scripted).unwrap().gate = Some(Arc::new(tokio::sync::Semaphore::new(0)));
+        scripted
+    }
+
+    /// Lets calls go on.
+    pub fn go_on(&self) {
+        self.gate.as_ref().unwrap().close();
     }
 
     pub fn refuses(error: ApiError) -> Arc<Self> {
@@ -67,6 +82,8 @@ impl Scripted {
 }
 
 struct Play {
+    gate: Option<Arc<tokio::sync::Semaphore>>,
+    said: usize,
     steps: VecDeque<Step>,
     dropped: Arc<AtomicUsize>,
     stopped: Arc<tokio::sync::Notify>,
@@ -84,6 +101,13 @@ impl EventSource for Play {
             match self.steps.front().cloned() {
                 None | Some(Step::Die) => None,
                 Some(Step::Event(event)) => {
+                    if self.said == 1
+                        && let Some(gate) = &self.gate
+                    {
+                        // Closed is open here: nobody takes a permit.
+                        let _ = gate.acquire().await;
+                    }
+                    self.said += 1;
                     self.steps.pop_front();
                     Some(event)
                 }
@@ -115,6 +139,8 @@ impl Backend for Scripted {
         let result = match &self.refusal {
             Some(error) => Err(error.clone()),
             None => Ok(CallStream::new(Play {
+                gate: self.gate.clone(),
+                said: 0,
                 steps: self.script.clone().into(),
                 dropped: Arc::clone(&self.dropped),
                 stopped: Arc::clone(&self.stopped),

@@ -11,7 +11,9 @@ fn help_of_everything() {
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help_ask", help(&["ask", "--help"]));
     insta::assert_snapshot!("help_cost", help(&["cost", "--help"]));
+    insta::assert_snapshot!("help_config", help(&["config", "--help"]));
     insta::assert_snapshot!("help_explain", help(&["explain", "--help"]));
+    insta::assert_snapshot!("help_keys", help(&["keys", "--help"]));
     insta::assert_snapshot!("help_lint", help(&["lint", "--help"]));
     insta::assert_snapshot!("help_prices", help(&["prices", "--help"]));
     insta::assert_snapshot!("help_calls", help(&["calls", "--help"]));

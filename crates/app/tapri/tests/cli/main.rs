@@ -4,6 +4,7 @@
 mod ask;
 mod audit;
 mod calls;
+mod config;
 mod cost;
 mod explain;
 mod help;

@@ -6,7 +6,7 @@ use crate::process::{Server, tapri};
 
 /// As few samples as the paper's threshold can be reached with, and short prompts, for the test's own time. Victim and
 /// attacker share 97 tokens, six blocks and one more: a hit computes six tokens of 102.
-fn audit(server: &Server, more: &[&str]) -> (Option<i32>, Value) {
+pub fn audit(server: &Server, more: &[&str]) -> (Option<i32>, Value) {
     let url = format!("http://{}", server.address());
     let args = ["audit", "--url", &url, "--yes", "--json", "--delay", "0", "--samples", "16"];
     let short = ["--prompt-tokens", "102", "--api", "completions", "--level", "strangers"];

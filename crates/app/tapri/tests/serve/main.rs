@@ -15,6 +15,7 @@ mod explain;
 mod ledger;
 mod process;
 mod sdk;
+mod tenants;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

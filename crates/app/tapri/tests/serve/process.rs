@@ -77,8 +77,15 @@ impl Server {
     /// Asks it to stop.
     #[cfg(unix)]
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends it a signal.
+    #[cfg(unix)]
+    pub fn signal(&self, name: &str) {
+        let signal = format!("-{name}");
         let status =
-            Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+            Command::new("kill").args([&signal, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
 
