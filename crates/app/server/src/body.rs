@@ -32,7 +32,7 @@ pub(crate) async fn read_json(
     loop {
         // A body that comes byte by byte holds its connection no longer than one that comes in time.
         let earned = Duration::from_secs(read as u64 / rate.max(1));
-        let until = begun + timeout.max(earned);
+        let until = begun + timeout + earned;
         let frame = timeout_at(until, body.frame()).await.map_err(|_| too_slow())?;
         let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| broken_off())?.into_data() else { continue };

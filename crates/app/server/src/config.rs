@@ -53,9 +53,9 @@ pub struct Connections {
 pub struct BodyLimit {
     /// The most bytes; beyond it is a 413.
     pub bytes: usize,
-    /// How long it may take before its rate counts; slower ones get a 408.
+    /// How long it may take beside the time that its bytes earn at [`BodyLimit::rate`]; slower ones get a 408.
     pub timeout: Duration,
-    /// The slowest it may come after that, in bytes a second.
+    /// The slowest it may come in the long run, in bytes a second.
     pub rate: u64,
 }
 
