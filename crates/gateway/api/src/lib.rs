@@ -5,18 +5,16 @@
 //! headers' values, an answer is something that can be serialised.
 //!
 //! ```
-//! use tapri_api::openai::{self, Body, Format, Head};
-//! use tapri_api::{CallEvent, Finish, FinishReason, Timings, Token, Usage};
+//! use tapri_api::encode::{Encoder, Head};
+//! use tapri_api::{CallEvent, Finish, FinishReason, Format, Timings, Token, Usage, openai};
 //!
 //! let request = openai::chat::parse(br#"{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0}"#)?;
 //! assert_eq!(request.call.sampling.temperature, 0.0);
-//! let refusal = openai::chat::parse(br#"{"messages": [{"role": "user", "content": "Hi"}], "n": 2}"#).unwrap_err();
-//! assert_eq!((refusal.status(), refusal.field.as_deref()), (400, Some("n")));
+//! let refusal = openai::chat::parse(br#"{"messages": [{"role": "user", "content": 3}]}"#).unwrap_err();
+//! assert_eq!((refusal.status(), refusal.field.as_deref()), (400, Some("messages[0].content")));
 //!
-//! let id = Head::answer_id(Format::Chat, request.call.id);
-//! let head = Head { format: Format::Chat, id, created: 0, model: "m".into(), fingerprint: "f".into(), hide_cached: false };
-//! let mut body = Body::new(head);
-//! body.event(&CallEvent::Token(Token { id: 5, text: "Hello".into(), logprobs: None }));
+//! let mut encoder = Encoder::whole(Head::new(Format::Chat, request.call.id, "tiny"));
+//! encoder.event(&CallEvent::Token(Token { id: 5, text: "Hello".into(), logprobs: None }));
 //! let finish = Finish {
 //!     reason: FinishReason::Stop,
 //!     matched_stop: None,
@@ -25,18 +23,19 @@
 //!     raw: None,
 //!     timings: Timings::default(),
 //! };
-//! let json = body.event(&CallEvent::Finished(finish)).unwrap();
+//! let json = encoder.event(&CallEvent::Finished(finish)).unwrap();
 //! assert!(json.contains(r#""content":"Hello""#) && json.contains(r#""cached_tokens":0"#));
 //! # Ok::<(), tapri_api::ApiError>(())
 //! ```
 //!
 //! Map: [`inbound`] a request as it came; [`call`] what is asked; [`outline`] what its prompt is made of; [`event`] what comes back; [`decode`]
-//! what an upstream said; [`reuse`] what the prefix cache had; [`usage`] the
+//! what an upstream said; [`encode`] how it is said to the caller; [`reuse`] what the prefix cache had; [`usage`] the
 //! counting of tokens; [`cache_status`] the `Cache-Status` header; [`error`] the one error; [`openai`] OpenAI's formats.
 
 pub mod cache_status;
 pub mod call;
 pub mod decode;
+pub mod encode;
 pub mod error;
 pub mod event;
 pub mod inbound;

@@ -2,20 +2,17 @@
 //!
 //! A request is read field by field rather than into a struct: so every refusal names its field and says what
 //! would do, a field that changes the answer and isn't supported is refused by name ([`refused`]), and any other
-//! is ignored, as OpenAI does. An answer is written by one of two renderers that eat
-//! [`CallEvent`](crate::CallEvent)s: [`render::Chunks`] for a stream, [`render::Body`] for one body.
+//! is ignored, as OpenAI does. Answers are written by [`encode`](crate::encode).
 
 pub mod chat;
 pub mod completion;
 pub mod error;
 pub mod fields;
-pub mod logprobs;
+pub(crate) mod logprobs;
 pub mod model;
 pub mod options;
 pub mod refused;
-pub mod render;
 pub mod tokenize;
-pub mod wire;
+pub(crate) mod wire;
 
 pub use options::Request;
-pub use render::{Body, Chunks, Format, Head};

@@ -6,20 +6,19 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use tapri_api::openai::{self, Body, Chunks, Format, Head};
+use tapri_api::encode::{Encoder, Head};
+use tapri_api::openai;
 use tapri_api::{
-    ApiError, CallEvent, ErrorKind, Finish, FinishReason, Logprob, Timings, Token, TokenLogprobs,
-    Usage,
+    ApiError, CallEvent, CallId, ErrorKind, Finish, FinishReason, Format, Logprob, Timings, Token,
+    TokenLogprobs, Usage,
 };
 
 fn head(format: Format, hide_cached: bool) -> Head {
     Head {
-        format,
-        id: Head::answer_id(format, tapri_api::CallId(0xabc)),
         created: 1_700_000_000,
-        model: "tiny".into(),
-        fingerprint: "fp_0123456789".into(),
+        fingerprint: Some("fp_0123456789".into()),
         hide_cached,
+        ..Head::new(format, CallId(0xabc), "tiny")
     }
 }
 
@@ -59,16 +58,19 @@ fn answer() -> Vec<CallEvent> {
     ]
 }
 
+/// The data of a stream's events, without the last `[DONE]`.
 fn stream(head: Head, include_usage: bool, events: &[CallEvent]) -> Vec<String> {
-    let mut chunks = Chunks::new(head, include_usage);
-    let mut lines: Vec<String> = chunks.first().into_iter().collect();
-    lines.extend(events.iter().flat_map(|event| chunks.event(event)));
-    lines
+    let mut encoder = Encoder::stream(Head { include_usage, ..head });
+    let frames: String = events.iter().filter_map(|event| encoder.event(event)).collect();
+    let mut data: Vec<String> =
+        frames.lines().filter_map(|line| line.strip_prefix("data: ")).map(str::to_owned).collect();
+    assert_eq!(data.pop().as_deref(), Some("[DONE]"));
+    data
 }
 
 fn body(head: Head, events: &[CallEvent]) -> String {
-    let mut body = Body::new(head);
-    events.iter().find_map(|event| body.event(event)).unwrap()
+    let mut encoder = Encoder::whole(head);
+    events.iter().find_map(|event| encoder.event(event)).unwrap()
 }
 
 #[test]
@@ -78,7 +80,7 @@ fn chat_chunks() {
 
 #[test]
 fn completion_chunks() {
-    insta::assert_snapshot!(stream(head(Format::Text, false), false, &answer()).join("\n"));
+    insta::assert_snapshot!(stream(head(Format::Completion, false), false, &answer()).join("\n"));
 }
 
 #[test]
@@ -88,7 +90,7 @@ fn chat_body() {
 
 #[test]
 fn completion_body() {
-    insta::assert_snapshot!(body(head(Format::Text, false), &answer()));
+    insta::assert_snapshot!(body(head(Format::Completion, false), &answer()));
 }
 
 #[test]
@@ -106,18 +108,20 @@ fn zero_is_written_as_zero_and_hidden_is_absent() {
 #[test]
 fn a_note_stands_in_the_body_and_in_the_last_chunk_alone() {
     let note = serde_json::json!({ "reason": "time_changed" });
-    let mut body = Body::new(head(Format::Chat, false));
-    body.note(note.clone());
-    let whole = answer().iter().find_map(|event| body.event(event)).unwrap();
+    let explain =
+        |include_usage| Head { explain: true, include_usage, ..head(Format::Chat, false) };
+    let mut encoder = Encoder::whole(explain(false));
+    encoder.note(note.clone());
+    let whole = answer().iter().find_map(|event| encoder.event(event)).unwrap();
     assert_eq!(serde_json::from_str::<serde_json::Value>(&whole).unwrap()["tapri"], note);
 
     for include_usage in [false, true] {
-        let mut chunks = Chunks::new(head(Format::Chat, false), include_usage);
-        chunks.note(note.clone());
-        let all: Vec<serde_json::Value> = answer()
-            .iter()
-            .flat_map(|event| chunks.event(event))
-            .map(|chunk| serde_json::from_str(&chunk).unwrap())
+        let mut encoder = Encoder::stream(explain(include_usage));
+        encoder.note(note.clone());
+        let frames: String = answer().iter().filter_map(|event| encoder.event(event)).collect();
+        let all: Vec<serde_json::Value> = frames
+            .lines()
+            .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
             .collect();
         let (last, before) = all.split_last().unwrap();
         assert_eq!(last["tapri"], note);
@@ -166,7 +170,7 @@ proptest! {
     ) {
         let mut events: Vec<CallEvent> = texts.iter().map(|text| token(1, text)).collect();
         events.push(finished(&tail, Usage::from_prompt(prompt, cached, joined, texts.len())));
-        let format = if chat { Format::Chat } else { Format::Text };
+        let format = if chat { Format::Chat } else { Format::Completion };
         let body: Value = serde_json::from_str(&body(head(format, hide), &events)).unwrap();
         let chunks: Vec<Value> =
             stream(head(format, hide), true, &events).iter().map(|c| serde_json::from_str(c).unwrap()).collect();

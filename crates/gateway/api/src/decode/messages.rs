@@ -26,8 +26,8 @@ pub(super) struct Reader {
 enum Block {
     /// Text or thinking, which are said as they come.
     Said,
-    /// A call of a tool, by its number.
-    Call(usize),
+    /// A call of a tool, by its number, and whether its arguments have begun.
+    Call(usize, bool),
     /// A block that only this format has, with the JSON of its input so far.
     Other(Value, String),
 }
@@ -59,11 +59,14 @@ impl Reader {
             "content_block_delta" => {
                 self.delta(at, event.get("delta").unwrap_or(&Value::Null), &mut deltas);
             }
-            "content_block_stop" => {
-                if let Some(Block::Other(block, input)) = self.blocks.remove(&at) {
-                    deltas.push(says(other(block, &input)));
+            "content_block_stop" => match self.blocks.remove(&at) {
+                Some(Block::Other(block, input)) => deltas.push(says(other(block, &input))),
+                // A call without arguments has none, which as JSON is not nothing.
+                Some(Block::Call(index, false)) => {
+                    deltas.push(says(Says::ToolArguments { index, json: "{}".into() }));
                 }
-            }
+                _ => {}
+            },
             "message_delta" => {
                 merge(&mut self.usage, event.get("usage").unwrap_or(&Value::Null));
                 self.end(event.get("delta").unwrap_or(&Value::Null), &mut deltas);
@@ -123,13 +126,13 @@ impl Reader {
                 self.calls += 1;
                 say(Says::ToolCall { index, id: word("id"), name: word("name") });
                 // In a stream the input begins as `{}` and comes in deltas.
-                if let Some(input) = block
-                    .get("input")
-                    .filter(|it| whole || it.as_object().is_some_and(|it| !it.is_empty()))
-                {
-                    say(Says::ToolArguments { index, json: input.to_string() });
+                let input = block.get("input").and_then(Value::as_object);
+                let is_empty = input.is_none_or(Map::is_empty);
+                if let Some(input) = input.filter(|_| whole || !is_empty) {
+                    let json = Value::Object(input.clone()).to_string();
+                    say(Says::ToolArguments { index, json });
                 }
-                return Block::Call(index);
+                return Block::Call(index, !is_empty);
             }
             _ => return Block::Other(block.clone(), String::new()),
         }
@@ -142,11 +145,12 @@ impl Reader {
             (Some("text_delta"), _) => Says::Text(word("text")),
             (Some("thinking_delta"), _) => Says::Thinking(word("thinking")),
             (Some("signature_delta"), _) => Says::ThinkingSignature(word("signature")),
-            (Some("input_json_delta"), Some(Block::Call(index))) => {
+            (Some("input_json_delta"), Some(Block::Call(index, begun))) => {
                 let json = word("partial_json");
                 if json.is_empty() {
                     return;
                 }
+                *begun = true;
                 Says::ToolArguments { index: *index, json }
             }
             (Some("input_json_delta"), Some(Block::Other(_, input))) => {

@@ -226,7 +226,10 @@ fn part_of(part: &Value, say: &mut impl FnMut(Says)) {
             }
             _ => {}
         },
-        _ => say(Says::Other { field: "content".into(), value: Value::Array(vec![part.clone()]) }),
+        _ => say(Says::Other {
+            field: "content_parts".into(),
+            value: Value::Array(vec![part.clone()]),
+        }),
     }
 }
 

@@ -113,14 +113,14 @@ impl Reader {
             "response.output_text.annotation.added" => {
                 if let Some(annotation) = event.get("annotation") {
                     let value = Value::Array(vec![annotation.clone()]);
-                    say(Says::Other { field: "annotations".into(), value });
+                    say(Says::Other { field: "text_annotations".into(), value });
                 }
             }
             "response.output_item.done" => match text(item, "type") {
                 Some("message") => {}
                 Some("reasoning") => {
                     self.thoughts = 0;
-                    if let Some(seal) = sealed::seal(item) {
+                    if let Some(seal) = sealed::signature(item) {
                         say(Says::ThinkingSignature(seal));
                     }
                 }
@@ -147,7 +147,7 @@ impl Reader {
                         }
                         _ => {
                             let value = Value::Array(vec![part.clone()]);
-                            say(Says::Other { field: "content".into(), value });
+                            say(Says::Other { field: "content_parts".into(), value });
                         }
                     }
                     for field in ["annotations", "logprobs"] {
@@ -156,7 +156,10 @@ impl Reader {
                         };
                         say(match field {
                             "logprobs" => Says::Logprobs(value.clone()),
-                            _ => Says::Other { field: field.into(), value: value.clone() },
+                            _ => Says::Other {
+                                field: "text_annotations".into(),
+                                value: value.clone(),
+                            },
                         });
                     }
                 }
@@ -167,7 +170,7 @@ impl Reader {
                 if !words.is_empty() {
                     say(Says::Thinking(words.join("\n\n")));
                 }
-                if let Some(seal) = sealed::seal(item) {
+                if let Some(seal) = sealed::signature(item) {
                     say(Says::ThinkingSignature(seal));
                 }
             }

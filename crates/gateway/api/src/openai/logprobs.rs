@@ -48,6 +48,15 @@ impl ChatLogprobs {
     }
 }
 
+/// A token's, as an entry of a response's list; nothing where it has none.
+pub(crate) fn chat_list(token: &Token) -> Vec<serde_json::Value> {
+    let mut logprobs = ChatLogprobs::default();
+    logprobs.push(token);
+    // By way of text, as JSON's own numbers are doubles, and 0.1f32 as one of them reads 0.10000000149.
+    let entry = |it: &ChatToken| serde_json::from_str(&super::wire::json(it)).ok();
+    logprobs.content.iter().filter_map(entry).collect()
+}
+
 /// Completions': four lists of the same length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct TextLogprobs {
