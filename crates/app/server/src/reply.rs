@@ -2,13 +2,17 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use tapri_api::openai;
-use tapri_api::{ApiError, CacheStatus, CallId, ErrorKind, TemplateUse};
+use tapri_api::encode;
+use tapri_api::{ApiError, CacheStatus, CallId, ErrorKind, Format, TemplateUse};
 
 /// The header that every generating answer carries (RFC 9211).
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// OpenAI's name for an answer's id; its SDKs show it with errors.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Anthropic's name for it.
+const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
+/// An upstream's name for a request that it refused: what its operator asks for.
+const UPSTREAM_ID: HeaderName = HeaderName::from_static("x-tapri-upstream-request-id");
 /// Says that the model has no chat template of its own.
 const TEMPLATE: HeaderName = HeaderName::from_static("x-tapri-template");
 
@@ -31,7 +35,18 @@ pub(crate) fn is_anthropic(path: &str) -> bool {
 
 /// An error in OpenAI's shape.
 pub(crate) fn error(error: &ApiError) -> Response<Body> {
-    error_with(error, openai::error::render(error))
+    error_with(error, encode::error(Format::Chat, error, None))
+}
+
+/// An error of a call in the shape of its API, with the names that its call has here and at an upstream.
+pub(crate) fn error_in(format: Format, error: &ApiError, call: CallId) -> Response<Body> {
+    let mut response = error_with(error, encode::error(format, error, Some(&call.to_string())));
+    names(response.headers_mut(), format, call);
+    let upstream = error.upstream.as_ref().and_then(|upstream| upstream.request_id.as_deref());
+    if let Some(id) = upstream.and_then(|id| HeaderValue::from_str(id).ok()) {
+        response.headers_mut().insert(UPSTREAM_ID, id);
+    }
+    response
 }
 
 /// An error in the shape of a path's API.
@@ -39,21 +54,7 @@ pub(crate) fn error_at(path: &str, error: &ApiError) -> Response<Body> {
     if !is_anthropic(path) {
         return self::error(error);
     }
-    let kind = match error.status() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        429 => "rate_limit_error",
-        503 => "overloaded_error",
-        500.. => "api_error",
-        _ => "invalid_request_error",
-    };
-    let body = serde_json::json!({
-        "type": "error",
-        "error": { "type": kind, "message": error.to_string() },
-    });
-    error_with(error, body.to_string())
+    error_with(error, encode::error(Format::Messages, error, None))
 }
 
 fn error_with(error: &ApiError, body: String) -> Response<Body> {
@@ -85,6 +86,14 @@ pub(crate) fn call_headers(
     }
     if template == Some(TemplateUse::ChatMlFallback) {
         headers.insert(TEMPLATE, HeaderValue::from_static("chatml-fallback"));
+    }
+}
+
+/// The call's id under the names of its API.
+pub(crate) fn names(headers: &mut HeaderMap, format: Format, id: CallId) {
+    request_id(headers, id);
+    if let (Format::Messages, Ok(value)) = (format, HeaderValue::from_str(&id.to_string())) {
+        headers.insert(ANTHROPIC_ID, value);
     }
 }
 

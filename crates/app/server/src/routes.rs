@@ -1,5 +1,6 @@
 //! The paths, and what they share.
 
+mod count;
 mod generate;
 mod models;
 mod operate;
@@ -15,7 +16,7 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::middleware;
 use axum::routing::{get, post};
-use tapri_api::{ApiError, ErrorKind};
+use tapri_api::{ApiError, CallId, ErrorKind, Format};
 use tapri_pipeline::Pipeline;
 
 use crate::admin::{self, Door, Reload};
@@ -116,13 +117,32 @@ impl App {
         &self.inner.pipeline
     }
 
+    /// A call's answer, or the error in its format, with the call's name.
+    pub(crate) fn respond_in(
+        &self,
+        format: Format,
+        id: CallId,
+        result: Result<Response<Body>, ApiError>,
+    ) -> Response<Body> {
+        let mut response = result.unwrap_or_else(|error| {
+            self.refused(&error);
+            reply::error_in(format, &error, id)
+        });
+        reply::names(response.headers_mut(), format, id);
+        response
+    }
+
+    fn refused(&self, error: &ApiError) {
+        self.inner.metrics.refused(error.status());
+        if error.kind == ErrorKind::Internal {
+            tracing::error!(code = error.word(), "a call failed: {}", error.message);
+        }
+    }
+
     /// The answer, or the error in OpenAI's shape.
     pub(crate) fn respond(&self, result: Result<Response<Body>, ApiError>) -> Response<Body> {
         result.unwrap_or_else(|error| {
-            self.inner.metrics.refused(error.status());
-            if error.kind == ErrorKind::Internal {
-                tracing::error!(code = error.word(), "a call failed: {}", error.message);
-            }
+            self.refused(&error);
             reply::error(&error)
         })
     }
@@ -133,6 +153,9 @@ pub fn router(app: App) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(generate::chat))
         .route("/v1/completions", post(generate::completion))
+        .route("/v1/responses", post(generate::responses))
+        .route("/v1/messages", post(generate::messages))
+        .route("/v1/messages/count_tokens", post(count::count_tokens))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
         .route("/tokenize", post(tokenize::tokenize))
@@ -161,8 +184,8 @@ pub(crate) fn operators(app: &App) -> Router {
 async fn no_such_path(State(app): State<App>, request: Request) -> Response<Body> {
     let error = ApiError::new(ErrorKind::NotFound, format!("There is no path {}", request.uri().path()))
         .code("path_not_found")
-        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health and /metrics");
-    app.respond(Err(error))
+        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /health and /metrics");
+    app.refuse(request.uri().path(), &error)
 }
 
 async fn wrong_method(State(app): State<App>, request: Request) -> Response<Body> {
@@ -173,7 +196,6 @@ async fn wrong_method(State(app): State<App>, request: Request) -> Response<Body
         }
         _ => "Use POST",
     };
-    app.respond(Err(ApiError::new(ErrorKind::Method, message)
-        .code("method_not_allowed")
-        .hint(hint)))
+    let error = ApiError::new(ErrorKind::Method, message).code("method_not_allowed").hint(hint);
+    app.refuse(request.uri().path(), &error)
 }

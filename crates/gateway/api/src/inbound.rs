@@ -4,7 +4,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::ApiError;
-use crate::openai::fields;
+use crate::CacheSalt;
+use crate::openai::fields::{self, Fields};
+use crate::openai::options;
 
 /// Which API's shape a request and its answer have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -21,6 +23,9 @@ pub enum Format {
     /// Anthropic's `/v1/messages`.
     Messages,
 }
+
+/// The headers that may change an answer: they are kept with a request and sent on to an upstream of its format.
+pub const AFFECTING_HEADERS: [&str; 3] = ["anthropic-beta", "anthropic-version", "openai-beta"];
 
 impl Format {
     /// The path that requests of this format come to.
@@ -77,6 +82,37 @@ impl Inbound {
         };
         headers.sort();
         Ok(Inbound { format, body: fields.take_all(), bytes, headers, model, stream })
+    }
+
+    /// The client's own partition of its tenant's caches, in any format: `cache_salt`.
+    pub fn salt(&self) -> Result<Option<CacheSalt>, ApiError> {
+        let salt = self.body.get("cache_salt").cloned().map(|salt| ("cache_salt".into(), salt));
+        options::salt(&mut Fields::of(salt.into_iter().collect()))
+    }
+
+    /// The conversation that it belongs to, where a field names it: `conversation`, `metadata.conversation_id`,
+    /// `metadata.session_id` or `prompt_cache_key`.
+    pub fn conversation(&self) -> Option<String> {
+        options::conversation(&self.body)
+    }
+
+    /// The most tokens that it lets an answer have, where it says so and as far as it can be told without reading it all.
+    pub fn max_tokens(&self) -> Option<u64> {
+        ["max_completion_tokens", "max_output_tokens", "max_tokens"]
+            .iter()
+            .find_map(|name| self.body.get(*name)?.as_u64())
+    }
+
+    /// How many answers it asks for.
+    pub fn choices(&self) -> usize {
+        let n = self.body.get("n").and_then(Value::as_u64).unwrap_or(1);
+        usize::try_from(n).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Whether a stream of chat completions or completions is to end with the usage.
+    pub fn include_usage(&self) -> bool {
+        let options = self.body.get("stream_options");
+        options.and_then(|it| it.get("include_usage")).and_then(Value::as_bool).unwrap_or(false)
     }
 }
 

@@ -39,6 +39,7 @@ pub mod encode;
 pub mod error;
 pub mod event;
 pub mod inbound;
+mod lower;
 pub mod openai;
 pub mod outline;
 pub mod reuse;
@@ -55,7 +56,8 @@ pub use event::{
     Admission, CallEvent, Delta, Finish, FinishReason, Logprob, Piece, Raw, Says, TemplateUse,
     Timings, Token, TokenLogprobs,
 };
-pub use inbound::{Format, Inbound};
+pub use inbound::{AFFECTING_HEADERS, Format, Inbound};
+pub use lower::lower;
 pub use outline::{Outline, OutlinePart, PartKind};
 pub use reuse::{Reuse, ReuseStop};
 pub use usage::Usage;

@@ -13,6 +13,7 @@ pub mod model;
 pub mod options;
 pub mod refused;
 pub mod tokenize;
+pub(crate) mod tools;
 pub(crate) mod wire;
 
 pub use options::Request;

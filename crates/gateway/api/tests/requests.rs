@@ -4,7 +4,10 @@
 
 use proptest::prelude::*;
 use tapri_api::openai::{chat, completion, tokenize};
-use tapri_api::{ApiError, CacheDirectives, Message, Part, Prompt, Role};
+use tapri_api::{
+    ApiError, CacheDirectives, Message, OutputFormat, Part, Prompt, Role, ToolCall, ToolChoice,
+    ToolResult,
+};
 
 fn refusal(result: Result<impl std::fmt::Debug, ApiError>) -> String {
     let error = result.unwrap_err();
@@ -51,6 +54,37 @@ fn a_chat_with_everything() {
 }
 
 #[test]
+fn tools_and_what_they_gave_back() {
+    let request = chat::parse(
+        br#"{"messages": [
+            {"role": "user", "content": "Weather?"},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "get", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "rain"}]}],
+            "tools": [{"type": "function", "function": {"name": "get", "description": "d", "strict": true,
+                "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}],
+            "tool_choice": {"type": "function", "function": {"name": "get"}}, "parallel_tool_calls": false,
+            "n": 2, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}}"#,
+    )
+    .unwrap();
+    let call = request.call;
+    let Prompt::Chat(messages) = &call.prompt else { panic!("not a conversation") };
+    let called = ToolCall { id: "call_1".into(), name: "get".into(), arguments: "{}".into() };
+    assert_eq!(messages[1].parts, [Part::ToolCall(called)]);
+    let result = ToolResult { id: "call_1".into(), text: "rain".into(), is_error: false };
+    assert_eq!(
+        (messages[2].role, messages[2].parts.as_slice()),
+        (Role::Tool, &[Part::ToolResult(result)][..])
+    );
+    assert_eq!((call.tools[0].name.as_str(), call.tools[0].strict), ("get", true));
+    assert_eq!(call.tools[0].parameters["properties"]["city"]["type"], "string");
+    assert_eq!(call.tool_choice, ToolChoice::Named("get".into()));
+    assert!(!call.parallel_tool_calls);
+    assert_eq!(call.choices, 2);
+    assert_eq!(call.output, OutputFormat::JsonSchema(serde_json::json!({"type": "object"})));
+}
+
+#[test]
 fn the_defaults_are_openais() {
     let call = chat::parse(chat_with(r#""model": null"#).as_bytes()).unwrap().call;
     assert_eq!((call.model, call.max_tokens, call.logprobs, call.salt), (None, None, None, None));
@@ -80,14 +114,26 @@ fn prompts_of_every_kind() {
 #[test]
 fn chat_refusals() {
     let cases = [
-        "\"n\": 2",
+        "\"n\": 0",
+        "\"n\": 129",
         "\"best_of\": 3",
         "\"logit_bias\": {\"50256\": -101}",
         "\"presence_penalty\": 2.1",
         "\"frequency_penalty\": -3",
-        "\"response_format\": {\"type\": \"json_object\"}",
+        "\"response_format\": {\"type\": \"grammar\"}",
+        "\"response_format\": {\"type\": \"json_schema\"}",
+        "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\"}}",
+        "\"tools\": {}",
         "\"tools\": [{\"type\": \"function\"}]",
+        "\"tools\": [{\"type\": \"web_search\"}]",
+        "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"\"}}]",
+        "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a\", \"parameters\": 5}}]",
+        "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a\"}}, {\"type\": \"function\", \"function\": {\"name\": \"a\"}}]",
         "\"tool_choice\": \"required\"",
+        "\"tool_choice\": \"sometimes\"",
+        "\"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"a\"}}",
+        "\"tool_choice\": {\"type\": \"allowed_tools\"}",
+        "\"parallel_tool_calls\": 1",
         "\"functions\": [{}]",
         "\"modalities\": [\"text\", \"audio\"]",
         "\"audio\": {\"voice\": \"x\"}",
@@ -147,7 +193,10 @@ fn message_refusals() {
         "[{\"role\": \"robot\", \"content\": \"x\"}]",
         "[{\"role\": 5, \"content\": \"x\"}]",
         "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"tool\", \"content\": \"x\"}]",
+        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"function\", \"content\": \"x\"}]",
         "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\"}]}]",
+        "[{\"role\": \"user\", \"content\": \"x\", \"tool_calls\": [{\"id\": \"1\", \"function\": {\"name\": \"a\"}}]}]",
+        "[{\"role\": \"assistant\", \"content\": \"x\", \"function_call\": {\"name\": \"a\"}}]",
         "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"x\"}, {\"type\": \"image_url\", \"image_url\": {}}]}]",
         "[{\"role\": \"user\", \"content\": [{\"type\": \"input_audio\"}]}]",
         "[{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]",

@@ -1,4 +1,7 @@
-//! `/v1/chat/completions` and `/v1/completions`.
+//! The paths that generate: `/v1/chat/completions`, `/v1/completions`, `/v1/responses` and `/v1/messages`.
+//!
+//! A request is read as far as every format goes and no further: what a field means is for whoever answers. The answer
+//! is written in the caller's format, whoever gave it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,8 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, header};
-use tapri_api::openai::{self, Chunks, Format, Head};
-use tapri_api::{ApiError, CacheDirectives, CallEvent, CallId, ErrorKind, Origin, Outline};
+use tapri_api::encode::{Encoder, Head};
+use tapri_api::{
+    AFFECTING_HEADERS, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Format,
+    Inbound, Origin, Outline,
+};
 use tapri_pipeline::Running;
 
 use super::App;
@@ -32,53 +38,68 @@ pub(super) async fn chat(State(app): State<App>, request: Request) -> Response<B
 
 /// `POST /v1/completions`.
 pub(super) async fn completion(State(app): State<App>, request: Request) -> Response<Body> {
-    generate(app, Format::Text, request).await
+    generate(app, Format::Completion, request).await
+}
+
+/// `POST /v1/responses`.
+pub(super) async fn responses(State(app): State<App>, request: Request) -> Response<Body> {
+    generate(app, Format::Responses, request).await
+}
+
+/// `POST /v1/messages`.
+pub(super) async fn messages(State(app): State<App>, request: Request) -> Response<Body> {
+    generate(app, Format::Messages, request).await
 }
 
 async fn generate(app: App, format: Format, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let mut origin = Origin::of(match format {
-        Format::Chat => "/v1/chat/completions",
-        Format::Text => "/v1/completions",
-    });
+    let mut origin = Origin::of(format.path());
     let read = async {
         let caller = Caller::of(&parts.extensions)?;
         origin.tenant = caller.name().to_owned().into();
         let bytes = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
-        let mut request = match format {
-            Format::Chat => openai::chat::parse(&bytes),
-            Format::Text => openai::completion::parse(&bytes),
-        }?;
-        if let Some(route) = caller.route(&parts.headers, request.call.model.as_deref())? {
+        let size = bytes.len();
+        let inbound = Inbound::read(format, bytes, affecting(&parts.headers))?;
+        if let Some(route) = caller.route(&parts.headers, inbound.model.as_deref())? {
             origin.route = route.name.clone().into();
         }
-        let answer = request.call.max_tokens.map(|tokens| tokens as u64);
-        let entry = caller.enter(Size { body: bytes.len(), answer })?;
-        caller.sign(&mut request.call);
-        request.call.outline = Some(Outline::Body(bytes));
-        Ok((request, caller, entry))
+        let answers = inbound.choices() as u64;
+        let answer = inbound.max_tokens().map(|tokens| tokens.saturating_mul(answers));
+        let entry = caller.enter(Size { body: size, answer })?;
+        let inbound = Arc::new(inbound);
+        let mut call = Call::request(Arc::clone(&inbound));
+        call.model.clone_from(&inbound.model);
+        call.salt = inbound.salt()?;
+        call.outline = Some(Outline::Body(inbound.bytes.clone()));
+        caller.sign(&mut call);
+        Ok((call, inbound, caller, entry))
     };
-    let (mut request, caller, entry) = match read.await {
+    let (mut call, inbound, caller, entry) = match read.await {
         Ok(read) => read,
         Err(error) => {
             let id = CallId::random();
             app.pipeline().refused(id, &origin, "", &error);
-            let mut response = app.respond(Err(error));
-            reply::request_id(response.headers_mut(), id);
-            return response;
+            return app.respond_in(format, id, Err(error));
         }
     };
-    let conversation = conversation(&parts.headers).or(request.call.origin.conversation);
-    request.call.origin = Origin { conversation, ..origin };
-    request.call.cache = cache_directives(&parts.headers);
-    let id = request.call.id;
+    let conversation = conversation(&parts.headers).or_else(|| inbound.conversation());
+    call.origin = Origin { conversation, ..origin };
+    call.cache = cache_directives(&parts.headers);
+    let id = call.id;
     // What was reused tells what others asked; where that is hidden, so is the reason.
     let hide = app.inner.hide_cached || caller.hides_hits();
     let told = Told { hide, explain: wants_explanation(&parts.headers) && !hide };
-    let result = answer(&app, format, request, entry, told).await;
-    let mut response = app.respond(result.map_err(|error| caller.may_see(error)));
-    reply::request_id(response.headers_mut(), id);
-    response
+    let result = answer(&app, call, &inbound, entry, told).await;
+    app.respond_in(format, id, result.map_err(|error| caller.may_see(error)))
+}
+
+/// The headers that may change the answer.
+pub(super) fn affecting(headers: &HeaderMap) -> Vec<(String, String)> {
+    AFFECTING_HEADERS
+        .iter()
+        .flat_map(|name| headers.get_all(*name).iter().map(move |value| (*name, value)))
+        .filter_map(|(name, value)| Some((name.to_owned(), value.to_str().ok()?.to_owned())))
+        .collect()
 }
 
 /// What an answer tells of the caches.
@@ -92,26 +113,27 @@ struct Told {
 
 async fn answer(
     app: &App,
-    format: Format,
-    request: openai::Request,
+    call: Call,
+    inbound: &Arc<Inbound>,
     entry: Entry,
     told: Told,
 ) -> Result<Response<Body>, ApiError> {
     let pipeline = app.pipeline();
-    let id = request.call.id;
-    let asked_for = request.call.model.clone();
+    let id = call.id;
     let Told { hide: hide_cached, explain } = told;
     let mut meter = Meter::begin(Arc::clone(&app.inner.metrics), Some(entry));
-    let running = pipeline.start(request.call).await.inspect_err(|_| meter.failed())?;
-    let card = pipeline.model(asked_for.as_deref())?;
+    let running = pipeline.start(call).await.inspect_err(|_| meter.failed())?;
+    let card = pipeline.model(inbound.model.as_deref())?;
+    // The name that was asked for, be it another name of the model.
+    let model = inbound.model.clone().unwrap_or_else(|| card.id.clone());
     let head = Head {
-        format,
-        id: Head::answer_id(format, id),
         created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        // The name that was asked for, be it another name of the model.
-        model: asked_for.unwrap_or_else(|| card.id.clone()),
-        fingerprint: format!("fp_{}", card.fingerprint),
+        fingerprint: Some(format!("fp_{}", card.fingerprint)),
         hide_cached,
+        include_usage: inbound.include_usage(),
+        explain,
+        request: (inbound.format == Format::Responses).then(|| Arc::clone(inbound)),
+        ..Head::new(inbound.format, id, model)
     };
     meter.admitted();
     let admission = running.admission();
@@ -129,10 +151,10 @@ async fn answer(
     let mut headers = HeaderMap::new();
     let status = (!hide_cached).then(|| running.cache_status());
     reply::call_headers(&mut headers, id, status.as_ref(), admission.template);
-    let mut response = if request.stream {
-        stream(running, meter, Chunks::new(head, request.include_usage), explain)
+    let mut response = if inbound.stream {
+        stream(running, meter, Encoder::stream(head), explain)
     } else {
-        whole(running, meter, openai::Body::new(head), explain).await?
+        whole(running, meter, Encoder::whole(head), explain).await?
     };
     response.headers_mut().extend(headers);
     Ok(response)
@@ -141,7 +163,7 @@ async fn answer(
 async fn whole(
     mut running: Running,
     mut meter: Meter,
-    mut body: openai::Body,
+    mut encoder: Encoder,
     explain: bool,
 ) -> Result<Response<Body>, ApiError> {
     while let Some(event) = running.next().await {
@@ -150,18 +172,17 @@ async fn whole(
             return Err(error);
         }
         if explain && matches!(event, CallEvent::Finished(_)) {
-            body.note(note(&running).await);
+            encoder.note(note(&running).await);
         }
-        if let Some(body) = body.event(&event) {
+        if let Some(body) = encoder.event(&event) {
             return Ok(reply::json(body));
         }
     }
     Err(ApiError::new(ErrorKind::Internal, "The call ended without a last event"))
 }
 
-fn stream(running: Running, meter: Meter, chunks: Chunks, explain: bool) -> Response<Body> {
-    let first = chunks.first();
-    let state = Stream { running, meter, chunks, first, explain, ended: false };
+fn stream(running: Running, meter: Meter, encoder: Encoder, explain: bool) -> Response<Body> {
+    let state = Stream { running, meter, encoder, explain, ended: false };
     let frames = futures_util::stream::unfold(state, |mut state| async move {
         let frame = state.next().await?;
         Some((Ok::<_, std::convert::Infallible>(frame), state))
@@ -175,9 +196,7 @@ fn stream(running: Running, meter: Meter, chunks: Chunks, explain: bool) -> Resp
 struct Stream {
     running: Running,
     meter: Meter,
-    chunks: Chunks,
-    /// Sent together with the first text, so that a client that times its first chunk times the first token.
-    first: Option<String>,
+    encoder: Encoder,
     explain: bool,
     ended: bool,
 }
@@ -187,47 +206,23 @@ impl Stream {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.ended {
             let Ok(event) = tokio::time::timeout(KEEP_ALIVE, self.running.next()).await else {
-                return Some(Bytes::from_static(b": still at it\n\n"));
+                return Some(Bytes::from_static(self.encoder.heartbeat().as_bytes()));
             };
             let event = event?;
             self.meter.see(&event);
             if self.explain && matches!(event, CallEvent::Finished(_)) {
-                self.chunks.note(note(&self.running).await);
+                self.encoder.note(note(&self.running).await);
             }
-            let frame = self.frame(&event);
-            if !frame.is_empty() {
-                return Some(Bytes::from(frame));
+            if let CallEvent::Failed(error) = &event {
+                // The stream ends without its last event: what came is not a whole answer.
+                tracing::debug!(code = error.word(), "a stream failed: {}", error.message);
+            }
+            self.ended = matches!(event, CallEvent::Finished(_) | CallEvent::Failed(_));
+            if let Some(frames) = self.encoder.event(&event) {
+                return Some(Bytes::from(frames));
             }
         }
         None
-    }
-
-    fn frame(&mut self, event: &CallEvent) -> String {
-        let mut frame = String::new();
-        let mut push = |data: &str| {
-            frame.push_str("data: ");
-            frame.push_str(data);
-            frame.push_str("\n\n");
-        };
-        if let CallEvent::Failed(error) = event {
-            // The stream ends without `[DONE]`: what came is not a whole answer.
-            tracing::debug!(code = error.word(), "a stream failed: {}", error.message);
-            push(&openai::error::render(error));
-            self.ended = true;
-            return frame;
-        }
-        let chunks = self.chunks.event(event);
-        if !chunks.is_empty() {
-            if let Some(first) = self.first.take() {
-                push(&first);
-            }
-            chunks.iter().for_each(|chunk| push(chunk));
-        }
-        if matches!(event, CallEvent::Finished(_)) {
-            push("[DONE]");
-            self.ended = true;
-        }
-        frame
     }
 }
 

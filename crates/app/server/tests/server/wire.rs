@@ -228,7 +228,7 @@ async fn tokens_and_text() {
 async fn metrics_have_vllms_names() {
     let app = app(&Scripted::plays(whole_call()), ServerConfig::default());
     send(app.clone(), post(CHAT, &[], HI)).await;
-    send(app.clone(), post(CHAT, &[], "{}")).await;
+    send(app.clone(), post(CHAT, &[], "[]")).await;
     let reply = send(app, get("/metrics")).await;
     assert_eq!(
         reply.header("content-type"),

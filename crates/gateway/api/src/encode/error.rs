@@ -53,7 +53,7 @@ fn kind(error: &ApiError) -> &str {
         ErrorKind::TooLarge => "request_too_large",
         ErrorKind::Busy => "rate_limit_error",
         ErrorKind::Internal | ErrorKind::Upstream => "api_error",
-        ErrorKind::Timeout => "timeout_error",
+        ErrorKind::Timeout | ErrorKind::TooSlow => "timeout_error",
         ErrorKind::Unavailable | ErrorKind::Overloaded => "overloaded_error",
     }
 }

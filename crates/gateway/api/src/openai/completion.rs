@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::ApiError;
 use crate::call::{Call, MAX_TOP_LOGPROBS, Prompt};
-use crate::openai::fields::{self, wrong};
+use crate::openai::fields::{self, Fields, wrong};
 use crate::openai::options::{self, Request, token_ids};
 use crate::openai::refused;
 
@@ -12,18 +12,23 @@ use crate::openai::refused;
 pub const DEFAULT_MAX_TOKENS: usize = 16;
 
 /// Reads a request's body.
+pub fn parse(body: &[u8]) -> Result<Request, ApiError> {
+    read(fields::parse(body)?)
+}
+
+/// Reads a request's fields.
 ///
 /// `prompt` is a string, a list of token ids, or a list with one of either. Read besides are: `model`,
 /// `max_tokens`, `temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `stop_token_ids`, `ignore_eos`,
-/// `logprobs` (a number here), `stream`, `stream_options.include_usage` and `cache_salt`.
-pub fn parse(body: &[u8]) -> Result<Request, ApiError> {
-    let mut fields = fields::parse(body)?;
+/// `logprobs` (a number here), `n`, `stream`, `stream_options.include_usage` and `cache_salt`.
+pub fn read(mut fields: Fields) -> Result<Request, ApiError> {
     refused::check(&fields, &[refused::COMPLETION, refused::GENERATE])?;
     let mut call = Call::new(prompt(fields.require("prompt", "a string or a list of token ids")?)?);
     call.max_tokens =
         Some(options::max_tokens(&mut fields, &["max_tokens"])?.unwrap_or(DEFAULT_MAX_TOKENS));
     let logprobs = fields.integer("logprobs", 0..=i64::from(MAX_TOP_LOGPROBS))?;
     call.logprobs = logprobs.and_then(|n| u32::try_from(n).ok());
+    call.choices = options::choices(&mut fields)?;
     options::read(&mut fields, call)
 }
 

@@ -51,6 +51,11 @@ fn malformed(error: &serde_json::Error) -> ApiError {
 }
 
 impl Fields {
+    /// The fields of a body.
+    pub fn of(map: Map<String, Value>) -> Self {
+        Fields { path: String::new(), map }
+    }
+
     /// An object at a path.
     pub fn at(path: String, value: Value) -> Result<Self, ApiError> {
         match value {
@@ -72,6 +77,11 @@ impl Fields {
     /// The field as it is.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    /// What is left.
+    pub fn map(&self) -> &Map<String, Value> {
+        &self.map
     }
 
     /// Takes all that is left.

@@ -1,6 +1,6 @@
 //! What chat completions and completions have in common.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ApiError;
 use crate::call::{CacheSalt, Call, Sampling, Stop};
@@ -8,6 +8,15 @@ use crate::openai::fields::{Fields, integer, wrong};
 
 /// The most stop strings of a request. OpenAI takes 4.
 pub const MAX_STOP_STRINGS: usize = 16;
+
+/// The most answers to one request, as in OpenAI's API.
+pub const MAX_CHOICES: i64 = 128;
+
+/// How many answers are asked for.
+pub(crate) fn choices(fields: &mut Fields) -> Result<usize, ApiError> {
+    let n = fields.integer("n", 1..=MAX_CHOICES)?.unwrap_or(1);
+    Ok(usize::try_from(n).unwrap_or(1))
+}
 
 /// A request as it was read: the call, and how its answer is to be sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +42,7 @@ pub(crate) fn read(fields: &mut Fields, mut call: Call) -> Result<Request, ApiEr
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
     };
     call.salt = salt(fields)?;
-    call.origin.conversation = conversation(fields);
+    call.origin.conversation = conversation(fields.map());
     let stream = fields.boolean("stream")?.unwrap_or(false);
     let include_usage = match fields.take("stream_options") {
         None => false,
@@ -127,7 +136,7 @@ fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
     Ok(strings)
 }
 
-fn salt(fields: &mut Fields) -> Result<Option<CacheSalt>, ApiError> {
+pub(crate) fn salt(fields: &mut Fields) -> Result<Option<CacheSalt>, ApiError> {
     let Some(salt) = fields.string("cache_salt")? else { return Ok(None) };
     CacheSalt::new(salt).map(Some).map_err(|error| {
         ApiError::invalid("cache_salt", format!("`cache_salt` can't be used: {error}"))
@@ -139,13 +148,13 @@ fn salt(fields: &mut Fields) -> Result<Option<CacheSalt>, ApiError> {
 /// The conversation, where a field names it: `conversation` (an id, or an object with one, as in OpenAI's Responses),
 /// `conversation_id` or `session_id` in `metadata`, or `prompt_cache_key`. It changes no answer, so a value of another
 /// type is ignored.
-fn conversation(fields: &Fields) -> Option<String> {
-    let metadata = |name: &str| fields.get("metadata")?.get(name);
+pub(crate) fn conversation(body: &Map<String, Value>) -> Option<String> {
+    let metadata = |name: &str| body.get("metadata")?.get(name);
     [
-        fields.get("conversation").map(|value| value.get("id").unwrap_or(value)),
+        body.get("conversation").map(|value| value.get("id").unwrap_or(value)),
         metadata("conversation_id"),
         metadata("session_id"),
-        fields.get("prompt_cache_key"),
+        body.get("prompt_cache_key"),
     ]
     .into_iter()
     .flatten()

@@ -2,7 +2,7 @@
 //! they would be anyway; to drop them in silence would be to answer another question than was asked.
 //!
 //! Whatever is neither read nor listed here is ignored, as OpenAI does: `user`, `metadata`, `store`,
-//! `service_tier`, `prompt_cache_key`, `safety_identifier`, `prediction`, `parallel_tool_calls` (without tools)
+//! `service_tier`, `prompt_cache_key`, `safety_identifier`, `prediction`
 //! and any field that doesn't exist.
 
 use serde_json::Value;
@@ -65,15 +65,11 @@ const fn refused(name: &'static str, harmless: Harmless, hint: &'static str) -> 
 
 const LEAVE_OUT: &str = "Leave it out";
 const CONSTRAIN: &str = "Leave it out, ask for the format in the prompt, and check the answer";
-const TOOLS: &str = "Leave it out; tools can't be called yet";
+const TOOLS: &str = "Use `tools` and `tool_choice`, which have taken its place";
+const CALLS: &str = "Use `tool_calls`, and messages with the role `tool` for what they gave back";
 
 /// Refused in every request that generates.
 pub const GENERATE: &[Refused] = &[
-    refused(
-        "n",
-        Harmless::Number(1.0),
-        "Send the request once for each answer; the prompt is cached",
-    ),
     refused("best_of", Harmless::Number(1.0), LEAVE_OUT),
     refused(
         "repetition_penalty",
@@ -85,7 +81,6 @@ pub const GENERATE: &[Refused] = &[
         Harmless::Number(1.0),
         "Leave it out or set it to 1; use `frequency_penalty` or `presence_penalty`",
     ),
-    refused("response_format", Harmless::TextFormat, CONSTRAIN),
     refused("grammar", Harmless::Nothing, CONSTRAIN),
     refused("json_schema", Harmless::Nothing, CONSTRAIN),
     refused("guided_json", Harmless::Nothing, CONSTRAIN),
@@ -116,8 +111,6 @@ pub const GENERATE: &[Refused] = &[
 
 /// Refused in chat completions besides.
 pub const CHAT: &[Refused] = &[
-    refused("tools", Harmless::Empty, TOOLS),
-    refused("tool_choice", Harmless::Word(&["none", "auto"]), TOOLS),
     refused("functions", Harmless::Empty, TOOLS),
     refused("function_call", Harmless::Word(&["none", "auto"]), TOOLS),
     refused("modalities", Harmless::TextOnly, "Leave it out; answers are text"),
@@ -150,6 +143,7 @@ pub const CHAT: &[Refused] = &[
 
 /// Refused in completions besides.
 pub const COMPLETION: &[Refused] = &[
+    refused("response_format", Harmless::TextFormat, CONSTRAIN),
     refused("echo", Harmless::Bool(false), "Put the prompt before the answer yourself"),
     refused("suffix", Harmless::Word(&[""]), "Leave it out; text is only continued at its end"),
     refused("prompt_embeds", Harmless::Nothing, "Send text or token ids as `prompt`"),
@@ -157,13 +151,7 @@ pub const COMPLETION: &[Refused] = &[
 
 /// Refused in a message of a conversation.
 pub const MESSAGE: &[Refused] = &[
-    refused("tool_calls", Harmless::Empty, "Put what the tool said into the text of a message"),
-    refused("tool_call_id", Harmless::Nothing, "Put what the tool said into the text of a message"),
-    refused(
-        "function_call",
-        Harmless::Nothing,
-        "Put what the tool said into the text of a message",
-    ),
+    refused("function_call", Harmless::Nothing, CALLS),
     refused("audio", Harmless::Nothing, "Send text"),
 ];
 

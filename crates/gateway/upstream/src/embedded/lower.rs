@@ -1,19 +1,18 @@
 //! A request of an API, read field by field into what the engine can do.
 
-use tapri_api::{ApiError, Call, ErrorKind, Format, Inbound, Prompt, openai};
+use tapri_api::openai::refused::unsupported;
+use tapri_api::{ApiError, Call, Inbound, Prompt};
 
 /// Reads a request. What the engine can't do is refused by name.
 pub(super) fn call(inbound: &Inbound) -> Result<Call, ApiError> {
-    match inbound.format {
-        Format::Chat => Ok(openai::chat::parse(&inbound.bytes)?.call),
-        Format::Completion => Ok(openai::completion::parse(&inbound.bytes)?.call),
-        format => Err(ApiError::new(
-            ErrorKind::Invalid,
-            format!("This model does not answer {}", format.path()),
-        )
-        .code("unsupported_format")
-        .hint("Send the request to /v1/chat/completions")),
+    let call = tapri_api::lower(inbound)?;
+    if call.choices > 1 {
+        return Err(unsupported(
+            "n",
+            "Send the request once for each answer; the prompt is cached",
+        ));
     }
+    Ok(call)
 }
 
 /// The call, with its request read: what the gateway found out about it stays, everything else is the request's.

@@ -1,0 +1,29 @@
+//! `/v1/messages/count_tokens`.
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use tapri_api::{CallId, Format, Inbound, Prompt};
+
+use super::{App, generate};
+use crate::tenants::caller::Caller;
+use crate::{body, reply};
+
+/// `POST /v1/messages/count_tokens`: how many tokens a message's prompt has.
+pub(super) async fn count_tokens(State(app): State<App>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let count = async {
+        let caller = Caller::of(&parts.extensions)?;
+        let bytes = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
+        let headers = generate::affecting(&parts.headers);
+        let mut inbound = Inbound::read(Format::Messages, bytes, headers)?;
+        caller.route(&parts.headers, inbound.model.as_deref())?;
+        app.pipeline().model(inbound.model.as_deref())?;
+        // A message must say how long its answer may be, and a question about its prompt needn't.
+        inbound.body.entry("max_tokens").or_insert_with(|| 1.into());
+        let tokens = app.pipeline().tokenize(Prompt::Request(inbound.into())).await?;
+        Ok(reply::json(serde_json::json!({ "input_tokens": tokens.len() }).to_string()))
+    };
+    let result = count.await;
+    app.respond_in(Format::Messages, CallId::random(), result)
+}
