@@ -106,7 +106,7 @@ pub struct Encoder {
 #[derive(Debug)]
 enum Writer {
     OpenAi(openai::Writer),
-    Messages(messages::Writer),
+    Messages(Box<messages::Writer>),
     Responses(Box<responses::Writer>),
 }
 
@@ -123,7 +123,7 @@ impl Encoder {
 
     fn new(head: Head, whole: bool) -> Self {
         let writer = match head.format {
-            Format::Messages => Writer::Messages(messages::Writer::default()),
+            Format::Messages => Writer::Messages(Box::default()),
             Format::Responses => Writer::Responses(Box::default()),
             Format::Chat | Format::Completion | Format::Embeddings => {
                 Writer::OpenAi(openai::Writer::default())
