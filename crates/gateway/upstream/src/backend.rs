@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse};
 
-use crate::{BackendStats, CallStream};
+use crate::{BackendStats, CallStream, UpstreamStats};
 
 /// A future that owns what it needs, so that a backend can be used behind an `Arc<dyn Backend>`.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
@@ -55,6 +55,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Counters and gauges, where the backend has any.
     fn stats(&self) -> Option<BackendStats>;
+
+    /// What each of its upstreams did and does, where it has any.
+    fn upstreams(&self) -> Vec<UpstreamStats> {
+        Vec::new()
+    }
 
     /// Stops it: calls get `limit` to end, the rest end with [`CallEvent::Failed`](tapri_api::CallEvent::Failed).
     /// Blocks meanwhile. Calls that come later are refused.
@@ -105,7 +110,7 @@ pub fn unknown_model(name: &str, models: &[Arc<ModelCard>]) -> ApiError {
 }
 
 /// The error for a request without a model, where there are several.
-fn unnamed(models: &[Arc<ModelCard>]) -> ApiError {
+pub(crate) fn unnamed(models: &[Arc<ModelCard>]) -> ApiError {
     ApiError::invalid("model", "`model` is missing, and more than one model is served here")
         .code("missing_field")
         .hint(match models {

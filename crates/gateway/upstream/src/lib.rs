@@ -1,4 +1,4 @@
-//! Who answers a call: the trait [`Backend`], and the embedded engine behind it.
+//! Who answers a call: the trait [`Backend`], the embedded engine, and upstreams over HTTP.
 //!
 //! A backend turns a [`Call`](tapri_api::Call) into a stream of [`CallEvent`](tapri_api::CallEvent)s. Nothing
 //! above this crate knows whether the model runs in this process or elsewhere.
@@ -14,14 +14,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`stream`] the events of one call; [`stats`] counters.
+//! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`fleet`] upstreams over HTTP; [`config`] what can be
+//! set of them; [`http`] one of them; [`prefix`] help for their prefix caches and the choice among them; [`breaker`] and
+//! [`clock`]; [`stream`] the events of one call; [`stats`] counters.
 
 pub mod backend;
+pub mod breaker;
+pub mod clock;
+pub mod config;
 pub mod embedded;
+pub mod fleet;
+pub mod http;
+pub mod prefix;
 pub mod stats;
 pub mod stream;
 
 pub use backend::{Answer, Backend, ModelCard, unknown_model};
+pub use config::{
+    Api, Credential, FleetConfig, Health, Kind, Retry, Secret, ServedModel, Timeouts,
+    UpstreamConfig,
+};
 pub use embedded::Embedded;
+pub use fleet::stats::UpstreamStats;
+pub use fleet::{Fleet, FleetError};
 pub use stats::BackendStats;
 pub use stream::{CallStream, EventSource};
