@@ -1,6 +1,7 @@
 //! The `Cache-Status` header (RFC 9211): what each cache did for an answer.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::call::CacheDirectives;
 use crate::reuse::{Reuse, ReuseStop};
@@ -25,6 +26,10 @@ pub struct Member {
 pub enum CacheOutcome {
     /// The answer came from it, and nothing was forwarded.
     Hit,
+    /// The same, and it stays fresh for so long (the `ttl` of RFC 9211, in whole seconds).
+    HitFor(Duration),
+    /// Nothing was there, and the call shared the answer of another one that was on its way already.
+    Collapsed,
     /// The call went on towards the model.
     Forwarded(ForwardReason),
 }
@@ -95,6 +100,8 @@ impl fmt::Display for Member {
         f.write_str(self.cache)?;
         match self.outcome {
             CacheOutcome::Hit => f.write_str("; hit")?,
+            CacheOutcome::HitFor(ttl) => write!(f, "; hit; ttl={}", ttl.as_secs())?,
+            CacheOutcome::Collapsed => f.write_str("; fwd=miss; collapsed")?,
             CacheOutcome::Forwarded(reason) => write!(f, "; fwd={}", reason.as_str())?,
         }
         if let Some(detail) = &self.detail {
@@ -115,8 +122,6 @@ impl fmt::Display for Member {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn prefix(cached: usize, joined: usize, stop: ReuseStop) -> String {

@@ -100,6 +100,8 @@ pub struct Origin {
     pub tenant: Cow<'static, str>,
     /// The conversation or session it belongs to, where the caller named one.
     pub conversation: Option<String>,
+    /// The document it is about, where the caller named one: what is stored for it can be erased by this name.
+    pub document: Option<String>,
 }
 
 impl Origin {
@@ -112,6 +114,7 @@ impl Origin {
             route: Cow::Borrowed(route),
             tenant: Cow::Borrowed(Origin::DEFAULT_TENANT),
             conversation: None,
+            document: None,
         }
     }
 }

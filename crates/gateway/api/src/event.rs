@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ApiError;
@@ -60,7 +61,7 @@ pub enum TemplateUse {
 /// A renderer of the same format that sends as the piece came (chunk for chunk, body for body) sends [`Piece::raw`],
 /// in which fields that nobody here knows are kept; every other one renders the deltas. A chunk that holds nothing but
 /// the usage is no piece: it is in [`Finish`].
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Piece {
     /// As it came from an upstream.
     pub raw: Option<Raw>,
@@ -69,7 +70,7 @@ pub struct Piece {
 }
 
 /// A chunk or a body of an API's answer, as it came.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Raw {
     /// Its format.
     pub format: Format,
@@ -82,7 +83,7 @@ pub struct Raw {
 }
 
 /// What a piece says of one of the answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delta {
     /// Which answer, counted from 0; with one answer always 0.
     pub choice: usize,
@@ -91,7 +92,7 @@ pub struct Delta {
 }
 
 /// What a [`Delta`] says.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Says {
     /// More text.
@@ -141,7 +142,7 @@ pub enum Says {
 }
 
 /// A token of the answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Token {
     /// Its id, where the backend says.
     pub id: u32,
@@ -152,7 +153,7 @@ pub struct Token {
 }
 
 /// A token's logprob and its rivals'.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenLogprobs {
     /// The chosen token's own.
     pub chosen: Logprob,
@@ -161,7 +162,7 @@ pub struct TokenLogprobs {
 }
 
 /// A token and the natural logarithm of its probability.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Logprob {
     /// Its id.
     pub id: u32,
@@ -172,7 +173,7 @@ pub struct Logprob {
 }
 
 /// Why an answer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FinishReason {
     /// The model's end, a stop string or a stop token.
     Stop,
@@ -201,7 +202,7 @@ impl FinishReason {
 }
 
 /// How a call ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finish {
     /// Why.
     pub reason: FinishReason,
@@ -219,7 +220,7 @@ pub struct Finish {
 }
 
 /// Durations of a call, measured where it ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Timings {
     /// From submission to admission.
     pub queued: Duration,
