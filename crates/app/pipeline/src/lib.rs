@@ -34,6 +34,7 @@
 //! less than it could; [`blocking`] the same without async code.
 
 pub mod blocking;
+mod exact;
 pub mod explaining;
 pub mod pipeline;
 pub mod recording;
@@ -45,6 +46,7 @@ pub use pipeline::Pipeline;
 pub use recording::{Observer, Pricing, Recorder};
 pub use running::Running;
 pub use tapri_api as api;
+pub use tapri_cache as cache;
 pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
 pub use tapri_upstream::{Backend, BackendStats, ModelCard};

@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use tapri_api::{
     Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
 };
+use tapri_cache::exact::{ExactCache, ExactStats, Filter, StoreError};
 use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard};
 
+use crate::exact::{self, Begun, Exact};
 use crate::explaining::{Asked, Explainer};
 use crate::recording::{Observer, Recorder, Recording};
 use crate::running::Running;
@@ -19,12 +21,13 @@ pub struct Pipeline {
     backend: Arc<dyn Backend>,
     recorder: Recorder,
     explainer: Option<Explainer>,
+    exact: Option<ExactCache>,
 }
 
 impl Pipeline {
     /// A way that leads to one backend. Its calls leave no records.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Pipeline { backend, recorder: Recorder::default(), explainer: None }
+        Pipeline { backend, recorder: Recorder::default(), explainer: None, exact: None }
     }
 
     /// The same way, with a record of every call.
@@ -35,6 +38,16 @@ impl Pipeline {
     /// The same way, with the reason for every call that reused less than it could.
     pub fn explained(self, explainer: Explainer) -> Self {
         Pipeline { explainer: Some(explainer), ..self }
+    }
+
+    /// The same way, with an exact cache before everything else.
+    pub fn cached(self, exact: ExactCache) -> Self {
+        Pipeline { exact: Some(exact), ..self }
+    }
+
+    /// The exact cache, where there is one.
+    pub fn exact(&self) -> Option<&ExactCache> {
+        self.exact.as_ref()
     }
 
     /// What explains its calls.
@@ -72,8 +85,8 @@ impl Pipeline {
     pub async fn start(&self, call: Call) -> Result<Running, ApiError> {
         let mut recording = self.recorder.begin(&call, self.backend.name());
         match self.admit(call, &mut recording).await {
-            Ok((admission, directives, events)) => {
-                Ok(Running::new(admission, directives, events, recording))
+            Ok(Admitted { admission, directives, events, exact }) => {
+                Ok(Running::new(admission, directives, events, recording, exact))
             }
             Err(error) => {
                 recording.failed(&error);
@@ -86,13 +99,17 @@ impl Pipeline {
         &self,
         mut call: Call,
         recording: &mut Recording,
-    ) -> Result<(Admission, CacheDirectives, CallStream), ApiError> {
+    ) -> Result<Admitted, ApiError> {
         let card = self.model(call.model.as_deref())?;
         recording.served_by(&card);
         let directives = call.cache;
         let outline = call.outline.take();
         let (id, tenant, salt) = (call.id, call.origin.tenant.clone(), call.salt.clone());
-        let mut events = self.backend.start(call).await?;
+        let begun = exact::begin(self.exact.as_ref(), &self.backend, &card, call).await;
+        let Begun { mut events, exact } = begun?;
+        if let Some(exact) = &exact {
+            recording.exact(exact);
+        }
         let admission = match events.next().await {
             Some(CallEvent::Admitted(admission)) => admission,
             Some(CallEvent::Failed(error)) => return Err(error),
@@ -117,13 +134,30 @@ impl Pipeline {
                 may_store: directives.may_store(),
             }));
         }
-        if let Some(reuse) = &admission.reuse
-            && directives.only_if_cached
-            && !reuse.stop.is_whole()
-        {
-            return Err(not_cached(reuse));
+        let forwarded = exact.as_ref().is_none_or(Exact::is_forwarded);
+        if directives.only_if_cached && forwarded {
+            match &admission.reuse {
+                Some(reuse) if reuse.stop.is_whole() => {}
+                reuse => return Err(not_cached(reuse.as_ref())),
+            }
         }
-        Ok((admission, directives, events))
+        Ok(Admitted { admission, directives, events, exact })
+    }
+
+    /// Erases what the caches hold of what a filter matches, and returns how many stored answers went.
+    ///
+    /// # Errors
+    /// Where a store can't be reached: what it holds is still there.
+    pub async fn purge(&self, filter: &Filter) -> Result<u64, StoreError> {
+        match &self.exact {
+            Some(exact) => exact.purge(filter).await,
+            None => Ok(0),
+        }
+    }
+
+    /// What the exact cache counted, where there is one.
+    pub fn exact_stats(&self) -> Option<ExactStats> {
+        self.exact.as_ref().map(ExactCache::stats)
     }
 
     /// Records a request that never became a call, and was refused at the door. Of a model that isn't known, the
@@ -152,19 +186,36 @@ impl Pipeline {
         self.backend.stats()
     }
 
-    /// Ends the backend; see [`Backend::shutdown`]. Blocks.
+    /// Ends the backend, then the caches; see [`Backend::shutdown`]. Blocks.
     pub fn shutdown(&self, limit: Duration) {
         self.backend.shutdown(limit);
+        if let Some(exact) = &self.exact {
+            exact.shutdown(LAST_STORES);
+        }
     }
+}
+
+/// How long the last answers have to reach the store once the backend has ended.
+const LAST_STORES: Duration = Duration::from_secs(5);
+
+/// A call that was admitted.
+struct Admitted {
+    admission: Admission,
+    directives: CacheDirectives,
+    events: CallStream,
+    exact: Option<Exact>,
 }
 
 /// `only-if-cached` can be met by the prefix cache where it holds everything it could: what is left to compute
 /// is then the answer, the last token, and less than a block. (RFC 9111: otherwise a 504.)
-fn not_cached(reuse: &tapri_api::Reuse) -> ApiError {
-    ApiError::new(
-        ErrorKind::NotCached,
-        format!("{} of {} prompt tokens are cached ({})", reuse.cached, reuse.prompt, reuse.stop),
-    )
-    .code("not_cached")
-    .hint("Send the call without `Cache-Control: only-if-cached` to have the rest computed")
+fn not_cached(reuse: Option<&tapri_api::Reuse>) -> ApiError {
+    let message = match reuse {
+        Some(reuse) => {
+            format!("{} of {} prompt tokens are cached ({})", reuse.cached, reuse.prompt, reuse.stop)
+        }
+        None => "No stored answer is there for this call".to_owned(),
+    };
+    ApiError::new(ErrorKind::NotCached, message)
+        .code("not_cached")
+        .hint("Send the call without `Cache-Control: only-if-cached` to have the rest computed")
 }

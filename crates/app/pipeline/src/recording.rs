@@ -12,12 +12,13 @@ use tapri_api::{
 };
 use tapri_ledger::{
     CacheOutcome, CacheResult, CallRecord, Clock, Cost, Counts, Ending, Entry, Explain,
-    Explanation, SystemClock, TokenCounts, Writer,
+    Explanation, Money, SystemClock, TokenCounts, Writer,
 };
 use tapri_upstream::ModelCard;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use crate::exact::Exact;
 use crate::explaining::Explaining;
 
 /// Says what a call cost, from its record: model and tokens. `None` where it has no price.
@@ -101,6 +102,7 @@ impl Recorder {
                 prompt_ids: None,
                 salt: call.salt.as_ref().map(|salt| salt.as_str().to_owned()),
                 no_store: !call.cache.may_store(),
+                forwarded: true,
                 answered: 0,
             })
         });
@@ -167,6 +169,8 @@ struct Open {
     prompt_ids: Option<Arc<[u32]>>,
     salt: Option<String>,
     no_store: bool,
+    /// Whether the answer was computed for this call.
+    forwarded: bool,
     answered: u64,
 }
 
@@ -182,6 +186,14 @@ impl Recording {
         if let Some(open) = &mut self.open {
             open.record.model.clone_from(&card.id);
             open.record.upstream.clone_from(&card.upstream);
+        }
+    }
+
+    /// What the exact cache did.
+    pub(crate) fn exact(&mut self, exact: &Exact) {
+        if let Some(open) = &mut self.open {
+            open.record.exact = Some(exact.result.clone());
+            open.forwarded = exact.is_forwarded();
         }
     }
 
@@ -262,12 +274,16 @@ impl Recording {
 
     fn hand_over(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let Open { recorder, arrived, mut record, outline, prompt_ids, salt, answered, .. } = *open;
+        let Open { recorder, arrived, mut record, outline, prompt_ids, salt, answered, forwarded, .. } =
+            *open;
         record.total = arrived.elapsed();
         if let Some(answer) = &mut record.tokens.answer {
             *answer = answered;
         }
-        record.cost = recorder.pricing.as_ref().and_then(|price| price(&record));
+        record.cost = recorder.pricing.as_ref().and_then(|price| match forwarded {
+            true => price(&record),
+            false => free(price, &record),
+        });
         let explain =
             self.explaining.clone().map(|explaining| Explain(Arc::new(move || explaining.get())));
         recorder.hand_over(Entry { record, outline, prompt_ids, salt, explain });
@@ -297,6 +313,16 @@ impl Open {
             FinishReason::Length => Ending::Length,
         };
         let usage = &finish.usage;
+        if !self.forwarded {
+            // The prefix cache wasn't asked for this call, so that nothing counts as found or computed in it.
+            self.record.tokens = TokenCounts {
+                prompt: Some(usage.prompt() as u64),
+                answer: Some(usage.answer as u64),
+                ..TokenCounts::default()
+            };
+            self.answered = usage.answer as u64;
+            return;
+        }
         self.record.tokens = TokenCounts {
             prompt: usage.prompt().map(|tokens| tokens as u64),
             cached: usage.cached().map(|tokens| tokens as u64),
@@ -309,6 +335,15 @@ impl Open {
             self.answered = answer as u64;
         }
     }
+}
+
+/// The cost of an answer that was computed before: nothing was paid for it this time.
+fn free(price: &Pricing, record: &CallRecord) -> Option<Cost> {
+    let mut computed = record.clone();
+    computed.tokens.cached = Some(0);
+    let cost = price(&computed)?;
+    let paid = Money::new(Default::default(), cost.paid.currency);
+    Some(Cost { paid, ..cost })
 }
 
 /// What the prefix cache did, as the operator may know it: another scope's share is named.

@@ -1,10 +1,13 @@
 //! A call on its way.
 
+use std::time::Duration;
+
 use tapri_api::cache_status::Member;
 use tapri_api::{Admission, CacheDirectives, CacheStatus, CallEvent};
-use tapri_ledger::Explanation;
+use tapri_ledger::{CacheResult, Explanation};
 use tapri_upstream::CallStream;
 
+use crate::exact::Exact;
 use crate::recording::Recording;
 
 /// A call that was admitted. Dropping it cancels it.
@@ -14,6 +17,7 @@ pub struct Running {
     directives: CacheDirectives,
     events: CallStream,
     recording: Recording,
+    exact: Option<Exact>,
 }
 
 impl Running {
@@ -22,8 +26,9 @@ impl Running {
         directives: CacheDirectives,
         events: CallStream,
         recording: Recording,
+        exact: Option<Exact>,
     ) -> Self {
-        Running { admission, directives, events, recording }
+        Running { admission, directives, events, recording, exact }
     }
 
     /// What was known when it was admitted.
@@ -34,9 +39,24 @@ impl Running {
     /// What each cache on the way did, the one nearest the model first.
     pub fn cache_status(&self) -> CacheStatus {
         let prefix = self.admission.reuse.as_ref();
-        CacheStatus(
-            prefix.map(|reuse| Member::prefix(reuse, self.directives)).into_iter().collect(),
-        )
+        let prefix = prefix.map(|reuse| Member::prefix(reuse, self.directives));
+        let exact = self.exact.as_ref().map(|exact| exact.member.clone());
+        CacheStatus(prefix.into_iter().chain(exact).collect())
+    }
+
+    /// How old the answer is, where it is a stored one (RFC 9111's `Age`).
+    pub fn age(&self) -> Option<Duration> {
+        self.exact.as_ref()?.age
+    }
+
+    /// What the exact cache did, where there is one.
+    pub fn exact(&self) -> Option<&CacheResult> {
+        self.exact.as_ref().map(|exact| &exact.result)
+    }
+
+    /// Whether the exact cache kept the answer; known at the end, and only of calls that it may keep.
+    pub fn is_kept(&self) -> Option<bool> {
+        self.exact.as_ref()?.kept.as_ref()?.is_kept()
     }
 
     /// Why it reused less than it could; `None` where it reused all, and where nobody looks. May be asked for at any time,

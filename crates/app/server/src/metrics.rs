@@ -3,6 +3,8 @@
 //! What vLLM counts too goes by vLLM's names and labels, so that dashboards made for it read these as they are.
 //! Tapri's own are `tapri_*`.
 
+mod exact;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -116,6 +118,7 @@ impl Metrics {
         );
         registry.register_collector(Box::new(LedgerCollector { pipeline: pipeline.clone() }));
         registry.register_collector(Box::new(EngineCollector { pipeline: pipeline.clone() }));
+        registry.register_collector(Box::new(exact::ExactCollector::of(pipeline)));
         if let Some(alerts) = alerts {
             registry.register_collector(Box::new(AlertCollector(Arc::clone(alerts))));
         }

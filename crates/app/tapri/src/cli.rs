@@ -20,6 +20,7 @@ use crate::prices::PricesArgs;
 use crate::quantity;
 use crate::report::ReportArgs;
 use crate::serve::alert::AlertArgs;
+use crate::serve::exact::ExactArgs;
 use crate::simulate::SimulateArgs;
 
 /// Keeps long prompts hot: ask a model about a document and only the first question reads it.
@@ -124,6 +125,8 @@ pub(crate) struct ServeArgs {
         default_value = "example"
     )]
     pub(crate) prices: String,
+    #[command(flatten)]
+    pub(crate) exact: ExactArgs,
     #[command(flatten)]
     pub(crate) alerts: AlertArgs,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `tapri serve`.
 
 pub(crate) mod alert;
+pub(crate) mod exact;
 
 use std::io::{Write, stdout};
 use std::net::{IpAddr, SocketAddr};
@@ -60,6 +61,10 @@ fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
         let load::Recorded { name, pipeline, recorder } = tokio::task::block_in_place(|| {
             load::recorded(&args.model, &args.engine, &args.ledger, &prices)
         })?;
+        let pipeline = match args.exact.cache()? {
+            Some(exact) => pipeline.cached(exact),
+            None => pipeline,
+        };
         announce(&name, bound.address())?;
         if let Some(admin) = bound.admin_address() {
             writeln!(stdout(), "the operator's paths are on http://{admin}/admin")?;

@@ -27,7 +27,7 @@ pub use cache::{Bypass, ExactCache, ExactConfig, Hit, Lead, Look, Why};
 pub use clock::{Clock, SystemClock};
 pub use counts::ExactStats;
 pub use entry::{DecodeError, Entry, FORM, Tags};
-pub use flight::{Events, Reader};
+pub use flight::{Events, Kept, Reader};
 pub use key::{Key, NoKey, Resolved};
 pub use policy::{ExactPolicy, Mode, Policies};
 pub use store::{Filter, GuardConfig, Store, StoreError, StoreStats};

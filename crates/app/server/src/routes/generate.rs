@@ -31,6 +31,9 @@ const EXPLAIN: &str = "x-tapri-explain";
 /// Names the conversation that a call belongs to, for its record.
 const CONVERSATION: &str = "x-tapri-conversation";
 
+/// Names the document that a call is about: what is stored for it can be erased by this name.
+const DOCUMENT: &str = "x-tapri-document";
+
 /// `POST /v1/chat/completions`.
 pub(super) async fn chat(State(app): State<App>, request: Request) -> Response<Body> {
     generate(app, Format::Chat, request).await
@@ -82,8 +85,10 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
             return app.respond_in(format, id, Err(error));
         }
     };
-    let conversation = conversation(&parts.headers).or_else(|| inbound.conversation());
-    call.origin = Origin { conversation, ..origin };
+    let conversation =
+        named(&parts.headers, CONVERSATION).or_else(|| inbound.conversation());
+    let document = named(&parts.headers, DOCUMENT);
+    call.origin = Origin { conversation, document, ..origin };
     call.cache = cache_directives(&parts.headers);
     let id = call.id;
     // What was reused tells what others asked; where that is hidden, so is the reason.
@@ -151,6 +156,9 @@ async fn answer(
     let mut headers = HeaderMap::new();
     let status = (!hide_cached).then(|| running.cache_status());
     reply::call_headers(&mut headers, id, status.as_ref(), admission.template);
+    if let Some(age) = running.age().filter(|_| !hide_cached) {
+        headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
+    }
     let mut response = if inbound.stream {
         stream(running, meter, Encoder::stream(head), explain)
     } else {
@@ -235,20 +243,27 @@ fn wants_explanation(headers: &HeaderMap) -> bool {
 fn note(running: &Running) -> impl Future<Output = serde_json::Value> + Send + use<> {
     let reuse = running.admission().reuse;
     let explanation = running.explanation();
+    let exact = running.exact().map(|exact| exact.outcome);
+    let stored = running.is_kept();
     async move {
-        serde_json::json!({
+        let mut note = serde_json::json!({
             "prompt_tokens": reuse.map(|reuse| reuse.prompt),
             "cached_tokens": reuse.map(|reuse| reuse.cached),
             "joined_tokens": reuse.map(|reuse| reuse.joined),
             "stop": reuse.map(|reuse| reuse.stop.as_str()),
             "explanation": explanation.await,
-        })
+        });
+        if let (Some(exact), Some(note)) = (exact, note.as_object_mut()) {
+            note.insert("exact".to_owned(), serde_json::json!(exact));
+            note.insert("stored".to_owned(), serde_json::json!(stored));
+        }
+        note
     }
 }
 
-/// The conversation that a request names in a header.
-fn conversation(headers: &HeaderMap) -> Option<String> {
-    let name = headers.get(CONVERSATION)?.to_str().ok()?.trim();
+/// The conversation or the document that a request names in a header.
+fn named(headers: &HeaderMap, header: &str) -> Option<String> {
+    let name = headers.get(header)?.to_str().ok()?.trim();
     (!name.is_empty()).then(|| name.chars().take(128).collect())
 }
 

@@ -6,6 +6,7 @@ mod alerts;
 mod connections;
 mod deploy;
 mod engine;
+mod exact;
 mod explain;
 mod http;
 mod listening;

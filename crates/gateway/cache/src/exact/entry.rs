@@ -98,6 +98,13 @@ impl Entry {
         }
     }
 
+    /// From the events of a call that ended well; `None` where they say nothing of an end. Given at the beginning of
+    /// 1970 and served for ever: for tools and tests.
+    pub fn of(tags: Tags, events: &[CallEvent]) -> Option<Self> {
+        let CallEvent::Finished(finish) = events.last()? else { return None };
+        Some(Entry::new(tags, events, finish.clone(), UNIX_EPOCH, None))
+    }
+
     /// The events of the answer, given again. Its counts are those of the first time; its times are this call's, and
     /// there was nothing to wait for.
     pub(crate) fn replay(&self, elapsed: Duration) -> impl Iterator<Item = CallEvent> + '_ {

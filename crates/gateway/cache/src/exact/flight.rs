@@ -254,9 +254,14 @@ impl Reader {
         event
     }
 
-    /// Whether the answer was kept; `None` before its last event.
-    pub fn stored(&self) -> Option<bool> {
-        self.flight.state().stored
+    /// Bytes of events that are kept for those who wait.
+    pub fn kept_bytes(&self) -> usize {
+        self.flight.state().events.iter().map(|logged| weight(&logged.event)).sum()
+    }
+
+    /// Tells at the end whether the answer was kept.
+    pub fn kept(&self) -> Kept {
+        Kept(Arc::clone(&self.flight))
     }
 
     /// Whether it is the one that began.
@@ -269,6 +274,17 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.flight.state().readers.remove(&self.id);
         self.flight.changed.notify_waiters();
+    }
+}
+
+/// Tells at the end of a call whether its answer was kept.
+#[derive(Debug, Clone)]
+pub struct Kept(Arc<Flight>);
+
+impl Kept {
+    /// Whether the answer was kept; `None` before its last event.
+    pub fn is_kept(&self) -> Option<bool> {
+        self.0.state().stored
     }
 }
 

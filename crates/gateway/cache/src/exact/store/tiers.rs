@@ -16,7 +16,7 @@ use crate::exact::{Clock, DecodeError, Entry, Key};
 
 /// For how long memory is trusted after the store said that nothing was erased: how soon an erasure by one process
 /// is seen by all others.
-pub const LEASE: Duration = Duration::from_secs(1);
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
 /// Memory, and what is behind it.
 #[derive(Debug)]

@@ -1,0 +1,141 @@
+//! The exact cache's place on a call's way: before everything else.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapri_api::cache_status::{CacheOutcome as Status, ForwardReason, Member};
+use tapri_api::{ApiError, CacheDirectives, Call, CallEvent};
+use tapri_cache::exact::{Events, ExactCache, Kept, Look, Reader, Resolved, Why};
+use tapri_ledger::{CacheOutcome, CacheResult};
+use tapri_upstream::{Backend, CallStream, EventSource, ModelCard};
+
+/// A call's events, and what the exact cache did for it.
+pub(crate) struct Begun {
+    pub(crate) events: CallStream,
+    pub(crate) exact: Option<Exact>,
+}
+
+/// What the exact cache did for a call.
+#[derive(Debug)]
+pub(crate) struct Exact {
+    pub(crate) member: Member,
+    pub(crate) result: CacheResult,
+    /// How old the stored answer is.
+    pub(crate) age: Option<Duration>,
+    /// Tells at the end whether the answer was kept.
+    pub(crate) kept: Option<Kept>,
+}
+
+impl Exact {
+    /// Whether the answer was computed for this call.
+    pub(crate) fn is_forwarded(&self) -> bool {
+        !matches!(self.result.outcome, CacheOutcome::Hit | CacheOutcome::Collapsed)
+    }
+}
+
+/// Begins a call: with a stored answer, with that of the same call under way, or at the backend.
+pub(crate) async fn begin(
+    cache: Option<&ExactCache>,
+    backend: &Arc<dyn Backend>,
+    card: &ModelCard,
+    call: Call,
+) -> Result<Begun, ApiError> {
+    let Some(cache) = cache else {
+        return Ok(Begun { events: backend.start(call).await?, exact: None });
+    };
+    let resolved = Resolved {
+        upstream: &card.upstream,
+        model: &card.id,
+        build: &card.fingerprint,
+        defaults: &[],
+    };
+    let directives = call.cache;
+    match cache.look(&call, &resolved).await {
+        Look::Hit(hit) => {
+            let outcome = hit.ttl.map_or(Status::Hit, Status::HitFor);
+            let exact = Exact { age: Some(hit.age), ..exact(outcome, CacheOutcome::Hit, None) };
+            Ok(Begun { events: CallStream::new(Replayed(hit.events().into())), exact: Some(exact) })
+        }
+        Look::Follow(reader) => {
+            let exact = exact(Status::Collapsed, CacheOutcome::Collapsed, None);
+            Ok(shared(reader, exact))
+        }
+        Look::Lead(lead) => {
+            let exact = match lead.why {
+                Why::Miss => forwarded(ForwardReason::Miss, None),
+                Why::Request => forwarded(ForwardReason::Request, None),
+            };
+            let backend = Arc::clone(backend);
+            let reader = lead.start(async move { Ok(Running(backend.start(call).await?)) });
+            Ok(shared(reader, exact))
+        }
+        Look::Forward => {
+            let exact = forwarded(reason(directives), None);
+            Ok(Begun { events: backend.start(call).await?, exact: Some(exact) })
+        }
+        Look::Bypass(why) => {
+            let exact = forwarded(ForwardReason::Bypass, Some(why.as_str()));
+            Ok(Begun { events: backend.start(call).await?, exact: Some(exact) })
+        }
+    }
+}
+
+fn shared(reader: Reader, exact: Exact) -> Begun {
+    let exact = Exact { kept: Some(reader.kept()), ..exact };
+    Begun { events: CallStream::new(Shared(reader)), exact: Some(exact) }
+}
+
+fn exact(outcome: Status, recorded: CacheOutcome, detail: Option<&str>) -> Exact {
+    let detail = detail.map(str::to_owned);
+    Exact {
+        member: Member { cache: "tapri-exact", outcome, detail: detail.clone() },
+        result: CacheResult { outcome: recorded, reason: detail },
+        age: None,
+        kept: None,
+    }
+}
+
+fn forwarded(reason: ForwardReason, detail: Option<&str>) -> Exact {
+    let recorded = match reason {
+        ForwardReason::Bypass => CacheOutcome::Bypass,
+        _ => CacheOutcome::Miss,
+    };
+    let mut exact = exact(Status::Forwarded(reason), recorded, detail);
+    if reason == ForwardReason::Request {
+        exact.result.reason = Some("request".to_owned());
+    }
+    exact
+}
+
+fn reason(directives: CacheDirectives) -> ForwardReason {
+    if directives.may_read() { ForwardReason::Miss } else { ForwardReason::Request }
+}
+
+/// A stored answer's events.
+struct Replayed(VecDeque<CallEvent>);
+
+impl EventSource for Replayed {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<CallEvent>> + Send + '_>> {
+        Box::pin(std::future::ready(self.0.pop_front()))
+    }
+}
+
+/// The events of a call that may be shared.
+struct Shared(Reader);
+
+impl EventSource for Shared {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<CallEvent>> + Send + '_>> {
+        Box::pin(self.0.next())
+    }
+}
+
+/// A backend's events, as the flight takes them.
+struct Running(CallStream);
+
+impl Events for Running {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<CallEvent>> + Send + '_>> {
+        Box::pin(self.0.next())
+    }
+}
