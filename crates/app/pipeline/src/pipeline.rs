@@ -95,11 +95,7 @@ impl Pipeline {
         }
     }
 
-    async fn admit(
-        &self,
-        mut call: Call,
-        recording: &mut Recording,
-    ) -> Result<Admitted, ApiError> {
+    async fn admit(&self, mut call: Call, recording: &mut Recording) -> Result<Admitted, ApiError> {
         let card = self.model(call.model.as_deref())?;
         recording.served_by(&card);
         let directives = call.cache;
@@ -211,7 +207,10 @@ struct Admitted {
 fn not_cached(reuse: Option<&tapri_api::Reuse>) -> ApiError {
     let message = match reuse {
         Some(reuse) => {
-            format!("{} of {} prompt tokens are cached ({})", reuse.cached, reuse.prompt, reuse.stop)
+            format!(
+                "{} of {} prompt tokens are cached ({})",
+                reuse.cached, reuse.prompt, reuse.stop
+            )
         }
         None => "No stored answer is there for this call".to_owned(),
     };

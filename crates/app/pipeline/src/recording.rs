@@ -274,8 +274,17 @@ impl Recording {
 
     fn hand_over(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let Open { recorder, arrived, mut record, outline, prompt_ids, salt, answered, forwarded, .. } =
-            *open;
+        let Open {
+            recorder,
+            arrived,
+            mut record,
+            outline,
+            prompt_ids,
+            salt,
+            answered,
+            forwarded,
+            ..
+        } = *open;
         record.total = arrived.elapsed();
         if let Some(answer) = &mut record.tokens.answer {
             *answer = answered;
@@ -316,20 +325,19 @@ impl Open {
         if !self.forwarded {
             // The prefix cache wasn't asked for this call, so that nothing counts as found or computed in it.
             self.record.tokens = TokenCounts {
-                prompt: Some(usage.prompt() as u64),
-                answer: Some(usage.answer as u64),
+                prompt: usage.prompt().map(|tokens| tokens as u64),
+                answer: usage.answer().map(|tokens| tokens as u64),
                 ..TokenCounts::default()
             };
-            self.answered = usage.answer as u64;
-            return;
+        } else {
+            self.record.tokens = TokenCounts {
+                prompt: usage.prompt().map(|tokens| tokens as u64),
+                cached: usage.cached().map(|tokens| tokens as u64),
+                joined: usage.joined().map(|tokens| tokens as u64),
+                written: usage.written().map(|tokens| tokens as u64),
+                answer: usage.answer().map(|tokens| tokens as u64),
+            };
         }
-        self.record.tokens = TokenCounts {
-            prompt: usage.prompt().map(|tokens| tokens as u64),
-            cached: usage.cached().map(|tokens| tokens as u64),
-            joined: usage.joined().map(|tokens| tokens as u64),
-            written: usage.written().map(|tokens| tokens as u64),
-            answer: usage.answer().map(|tokens| tokens as u64),
-        };
         // The token that ended an answer is none of its events, and the answer's usage counts it.
         if let Some(answer) = usage.answer() {
             self.answered = answer as u64;

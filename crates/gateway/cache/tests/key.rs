@@ -102,7 +102,9 @@ fn body() -> impl Strategy<Value = Map<String, Value>> {
 /// Complaint 8: a gateway hashed a map in the order it came, and never hit.
 #[test]
 fn member_order_never_makes_a_miss() {
-    let one = of(r#"{"model":"m","temperature":1,"tools":[{"function":{"name":"f","parameters":{"a":1,"b":2}}}]}"#);
+    let one = of(
+        r#"{"model":"m","temperature":1,"tools":[{"function":{"name":"f","parameters":{"a":1,"b":2}}}]}"#,
+    );
     let other = of(
         r#"{"tools":[{"function":{"parameters":{"b":2.0,"a":1},"name":"f"}}], "temperature":1.0, "model":"m"}"#,
     );
@@ -205,7 +207,8 @@ fn the_same_request_of_another_tenant_is_another() {
         Key::of(&base, &Resolved { upstream: "v", model: "m", build: "b", defaults: b"" }).unwrap(),
         Key::of(&base, &Resolved { upstream: "u", model: "n", build: "b", defaults: b"" }).unwrap(),
         Key::of(&base, &Resolved { upstream: "u", model: "m", build: "c", defaults: b"" }).unwrap(),
-        Key::of(&base, &Resolved { upstream: "u", model: "m", build: "b", defaults: b"d" }).unwrap(),
+        Key::of(&base, &Resolved { upstream: "u", model: "m", build: "b", defaults: b"d" })
+            .unwrap(),
     ];
     let mut all: Vec<Key> = others.into_iter().chain([plain]).collect();
     let count = all.len();
@@ -229,13 +232,16 @@ fn headers_that_change_the_answer_are_part_of_it() {
 #[test]
 fn calls_made_by_hand_differ_in_every_field() {
     let base = Call::chat(vec![Message::user("Why?")]);
-    let changes: [(&str, fn(&mut Call)); 12] = [
+    let changes: [(&str, fn(&mut Call)); 15] = [
         ("max_tokens", |call| call.max_tokens = Some(7)),
         ("temperature", |call| call.sampling.temperature = 0.5),
         ("top_k", |call| call.sampling.top_k = Some(1)),
         ("top_p", |call| call.sampling.top_p = 0.5),
         ("min_p", |call| call.sampling.min_p = 0.5),
         ("seed", |call| call.sampling.seed = Some(1)),
+        ("presence", |call| call.sampling.presence_penalty = 0.5),
+        ("frequency", |call| call.sampling.frequency_penalty = 0.5),
+        ("bias", |call| call.sampling.logit_bias = vec![(1, 0.5)]),
         ("stop", |call| call.stop.strings = vec!["x".into()]),
         ("stop ids", |call| call.stop.token_ids = vec![1]),
         ("eos", |call| call.stop.ignore_eos = true),

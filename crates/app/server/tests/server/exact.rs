@@ -26,7 +26,8 @@ fn frames(reply: &Reply) -> Vec<Value> {
 }
 
 fn streamed(reply: &Reply) -> String {
-    let text = |frame: &Value| frame["choices"][0]["delta"]["content"].as_str().unwrap_or("").to_owned();
+    let text =
+        |frame: &Value| frame["choices"][0]["delta"]["content"].as_str().unwrap_or("").to_owned();
     frames(reply).iter().map(text).collect()
 }
 
@@ -44,7 +45,10 @@ async fn every_answer_says_what_the_cache_did() {
     for body in [HI, HI_STREAM] {
         let hit = send(app.clone(), post(CHAT, &[], body)).await;
         let status = hit.header("cache-status").unwrap();
-        assert!(status == "tapri-exact; hit; ttl=86400" || status == "tapri-exact; hit; ttl=86399", "{status}");
+        assert!(
+            status == "tapri-exact; hit; ttl=86400" || status == "tapri-exact; hit; ttl=86399",
+            "{status}"
+        );
         assert!(matches!(hit.header("age"), Some("0" | "1")));
     }
     let anew = send(app.clone(), post(CHAT, &[("cache-control", "no-cache")], HI)).await;
@@ -113,8 +117,10 @@ async fn a_client_that_leaves_mid_stream_cancels_unless_others_wait() {
     for others in [false, true] {
         let backend = Scripted::plays(script.clone());
         let app = cached(&backend, &ServerConfig::default());
-        let first = tower::ServiceExt::oneshot(app.clone(), post(CHAT, &[], HI_STREAM)).await.unwrap();
-        let second = tower::ServiceExt::oneshot(app.clone(), post(CHAT, &[], HI_STREAM)).await.unwrap();
+        let first =
+            tower::ServiceExt::oneshot(app.clone(), post(CHAT, &[], HI_STREAM)).await.unwrap();
+        let second =
+            tower::ServiceExt::oneshot(app.clone(), post(CHAT, &[], HI_STREAM)).await.unwrap();
         let status = second.headers()["cache-status"].to_str().unwrap().to_owned();
         assert_eq!(status, "tapri-exact; fwd=miss; collapsed");
         drop(first);
@@ -149,12 +155,15 @@ async fn metrics_say_what_was_looked_up_and_kept() {
     };
     let lookups = |outcome: &str| {
         let label = format!("outcome=\"{outcome}\"");
-        let of = |line: &&str| line.starts_with("tapri_exact_lookups_total{") && line.contains(&label);
+        let of =
+            |line: &&str| line.starts_with("tapri_exact_lookups_total{") && line.contains(&label);
         metrics.lines().find(of).and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
     };
     assert_eq!(lookups("hit"), Some(2.0), "{metrics}");
     assert_eq!(lookups("miss"), Some(1.0));
     assert_eq!(value("tapri_exact_stored_total"), Some(1.0));
     assert_eq!(value("tapri_exact_entries"), Some(1.0));
-    assert!(metrics.contains("tapri_exact_rejected_total{") && metrics.contains("reason=\"length\""));
+    assert!(
+        metrics.contains("tapri_exact_rejected_total{") && metrics.contains("reason=\"length\"")
+    );
 }

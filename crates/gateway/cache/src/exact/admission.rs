@@ -192,11 +192,14 @@ fn finite(logprobs: Option<&TokenLogprobs>) -> Result<(), Rejected> {
 /// The names of the tools that a request gives: `tools[].name`, `tools[].function.name`, `tools[].custom.name`, and
 /// chat completions' older `functions[].name`.
 fn asked_tools(tools: Option<&Value>, functions: Option<&Value>) -> BTreeSet<String> {
-    let items = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let items =
+        |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     items(tools)
         .iter()
         .chain(&items(functions))
-        .flat_map(|tool| [tool.get("name"), tool.pointer("/function/name"), tool.pointer("/custom/name")])
+        .flat_map(|tool| {
+            [tool.get("name"), tool.pointer("/function/name"), tool.pointer("/custom/name")]
+        })
         .flatten()
         .filter_map(Value::as_str)
         .map(str::to_owned)

@@ -18,8 +18,8 @@ use super::{
     Clock, Entry, ExactPolicy, ExactStats, Filter, Key, Mode, NoKey, Policies, Reader, Resolved,
     StoreError, SystemClock, Tags,
 };
-pub use landing::Lead;
 use landing::Landing;
+pub use landing::Lead;
 
 /// What an exact cache is made of.
 #[derive(Debug)]

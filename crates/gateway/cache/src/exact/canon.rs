@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn members_are_sorted_and_numbers_have_one_form() {
-        let json = r#" { "b" : [3, 1.0, 1e1, -0.0, 0.10], "a": {"z": null, "y": true}, "stream": true } "#;
+        let json =
+            r#" { "b" : [3, 1.0, 1e1, -0.0, 0.10], "a": {"z": null, "y": true}, "stream": true } "#;
         assert_eq!(text(json), r#"{"a":{"y":true,"z":null},"b":[3,1,10,0,0.1]}"#);
         assert_eq!(text(r#"{"a":"q\"\\\u00e9\n"}"#), "{\"a\":\"q\\\"\\\\é\n\"}");
         assert_ne!(text(r#"{"seed":9007199254740993}"#), text(r#"{"seed":9007199254740992}"#));

@@ -183,9 +183,10 @@ impl State {
         match number.checked_sub(self.dropped + 1) {
             Some(at) => self.events.get(at).map_or(self.bytes, |logged| logged.end),
             // What was dropped last ended where the first one kept begins.
-            None => self.events.front().map_or(self.bytes, |first| {
-                first.end - weight(&first.event) as u64
-            }),
+            None => self
+                .events
+                .front()
+                .map_or(self.bytes, |first| first.end - weight(&first.event) as u64),
         }
     }
 

@@ -283,12 +283,28 @@ impl Fields {
     }
 
     fn sampling(&mut self, sampling: &Sampling) {
-        let Sampling { temperature, top_k, top_p, min_p, seed } = *sampling;
-        self.real("temperature", temperature);
+        let Sampling {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            seed,
+            presence_penalty,
+            frequency_penalty,
+            logit_bias,
+        } = sampling;
+        self.real("temperature", *temperature);
         self.number("top_k", top_k.map_or(-1, |n| n as i128));
-        self.real("top_p", top_p);
-        self.real("min_p", min_p);
+        self.real("top_p", *top_p);
+        self.real("min_p", *min_p);
         self.number("seed", seed.map_or(-1, i128::from));
+        self.real("presence_penalty", *presence_penalty);
+        self.real("frequency_penalty", *frequency_penalty);
+        self.number("biases", logit_bias.len() as i128);
+        for (token, bias) in logit_bias {
+            self.number("token", i128::from(*token));
+            self.real("bias", *bias);
+        }
     }
 
     fn stop(&mut self, stop: &Stop) {

@@ -12,10 +12,8 @@ fn with_tools() -> Value {
 }
 
 fn calls(name: &str, arguments: &[&str]) -> Vec<CallEvent> {
-    let mut events = vec![
-        admitted(),
-        says(Says::ToolCall { index: 0, id: "c1".into(), name: name.into() }),
-    ];
+    let mut events =
+        vec![admitted(), says(Says::ToolCall { index: 0, id: "c1".into(), name: name.into() })];
     events.extend(
         arguments.iter().map(|json| says(Says::ToolArguments { index: 0, json: (*json).into() })),
     );
@@ -50,21 +48,55 @@ async fn only_whole_answers_that_the_model_meant_to_give_are_stored() {
     let expected: Vec<(&str, Value, Vec<CallEvent>, Option<&str>)> = vec![
         ("an answer", plain.clone(), answer("Yes"), None),
         ("cut", plain.clone(), ends(vec![text()], FinishReason::Length), Some("length")),
-        ("cut, as one of its answers says", plain.clone(),
-            ends(vec![text(), end(FinishReason::Length)], FinishReason::Stop), Some("length")),
-        ("filtered", plain.clone(), ends(vec![text()], FinishReason::ContentFilter), Some("refused")),
-        ("refused", plain.clone(), ends(vec![Says::Refusal("No".into())], FinishReason::Stop), Some("refused")),
+        (
+            "cut, as one of its answers says",
+            plain.clone(),
+            ends(vec![text(), end(FinishReason::Length)], FinishReason::Stop),
+            Some("length"),
+        ),
+        (
+            "filtered",
+            plain.clone(),
+            ends(vec![text()], FinishReason::ContentFilter),
+            Some("refused"),
+        ),
+        (
+            "refused",
+            plain.clone(),
+            ends(vec![Says::Refusal("No".into())], FinishReason::Stop),
+            Some("refused"),
+        ),
         ("paused", plain.clone(), ends(vec![text()], FinishReason::Pause), Some("paused")),
         ("no choices at all", plain.clone(), ends(vec![], FinishReason::Stop), Some("empty")),
-        ("white space", plain.clone(), ends(vec![Says::Text(" \n".into())], FinishReason::Stop), Some("empty")),
-        ("thoughts alone", plain.clone(), ends(vec![Says::Thinking("hm".into())], FinishReason::Stop), Some("empty")),
+        (
+            "white space",
+            plain.clone(),
+            ends(vec![Says::Text(" \n".into())], FinishReason::Stop),
+            Some("empty"),
+        ),
+        (
+            "thoughts alone",
+            plain.clone(),
+            ends(vec![Says::Thinking("hm".into())], FinishReason::Stop),
+            Some("empty"),
+        ),
         ("one of two answers", json!({"messages": [], "n": 2}), answer("Yes"), Some("empty")),
-        ("an error in the middle", plain.clone(), vec![admitted(), token("Ye"), failed()], Some("failed")),
+        (
+            "an error in the middle",
+            plain.clone(),
+            vec![admitted(), token("Ye"), failed()],
+            Some("failed"),
+        ),
         ("an error at once", plain.clone(), vec![failed()], Some("failed")),
         ("a call of a tool", with_tools(), calls("weather", &["{\"city\":", "\"Pune\"}"]), None),
         ("one without arguments", with_tools(), calls("weather", &[]), None),
         ("of a tool that wasn't given", with_tools(), calls("sing", &["{}"]), Some("tool_call")),
-        ("with half its arguments", with_tools(), calls("weather", &["{\"city\":"]), Some("tool_call")),
+        (
+            "with half its arguments",
+            with_tools(),
+            calls("weather", &["{\"city\":"]),
+            Some("tool_call"),
+        ),
     ];
     for (what, body, events, why) in expected {
         assert_eq!(rejected(&body, events).await, why, "{what}");

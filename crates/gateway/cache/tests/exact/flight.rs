@@ -188,7 +188,13 @@ async fn a_slow_reader_holds_nobody_up() {
     let cache = always();
     let (mut slow, model) = start(&cache, &ask("Why?")).await;
     let quick = follows(&cache, &ask("Why?")).await;
-    assert!(matches!({ model.says([admitted()]); slow.next().await }, Some(CallEvent::Admitted(_))));
+    assert!(matches!(
+        {
+            model.says([admitted()]);
+            slow.next().await
+        },
+        Some(CallEvent::Admitted(_))
+    ));
     model.says((0..1000).map(|_| token("x")));
     model.says([finished(FinishReason::Stop)]);
     assert_eq!(text(&read(quick).await).len(), 1000);

@@ -139,7 +139,6 @@ pub fn says(says: Says) -> CallEvent {
     CallEvent::Piece(Piece { raw: None, deltas: vec![Delta { choice: 0, says }] })
 }
 
-
 pub fn finished(reason: FinishReason) -> CallEvent {
     CallEvent::Finished(Finish {
         reason,

@@ -57,9 +57,8 @@ fn everything() -> Vec<CallEvent> {
 }
 
 fn without_times(events: &[CallEvent]) -> Vec<CallEvent> {
-    let said = |event: &&CallEvent| {
-        !matches!(event, CallEvent::Admitted(_) | CallEvent::Prefill { .. })
-    };
+    let said =
+        |event: &&CallEvent| !matches!(event, CallEvent::Admitted(_) | CallEvent::Prefill { .. });
     events
         .iter()
         .filter(said)
@@ -77,8 +76,10 @@ fn without_times(events: &[CallEvent]) -> Vec<CallEvent> {
 #[tokio::test]
 async fn tools_and_response_formats_come_back_as_they_came() {
     let cache = always();
-    let call = request(&json!({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"b": 1, "a": 2}}}}));
+    let call = request(
+        &json!({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"b": 1, "a": 2}}}}),
+    );
     answered(&cache, &call, everything()).await;
     let Look::Hit(hit) = look(&cache, &call).await else { panic!("a hit") };
     let events = hit.events();
@@ -102,9 +103,11 @@ fn the_form_of_an_entry() {
     let (_, bytes) = entry();
     let content = String::from_utf8(bytes[40..].to_vec()).unwrap();
     let json: serde_json::Value = serde_json::from_str(&content).unwrap();
-    insta::assert_snapshot!(
-        format!("form {}\n{}", tapri_cache::exact::FORM, serde_json::to_string_pretty(&json).unwrap())
-    );
+    insta::assert_snapshot!(format!(
+        "form {}\n{}",
+        tapri_cache::exact::FORM,
+        serde_json::to_string_pretty(&json).unwrap()
+    ));
 }
 
 #[test]

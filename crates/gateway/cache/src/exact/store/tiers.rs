@@ -235,7 +235,6 @@ impl Front {
     /// Whether nothing was erased since a ticket was given, as far as is known.
     fn holds(&self, ticket: Ticket, has_back: bool) -> bool {
         self.purges == ticket.purges
-            && (!has_back
-                || self.epoch.is_some_and(|(known, _)| Some(known) == ticket.epoch))
+            && (!has_back || self.epoch.is_some_and(|(known, _)| Some(known) == ticket.epoch))
     }
 }
