@@ -13,6 +13,8 @@ fn inbound(format: Format, text: &str) -> Arc<Inbound> {
     Arc::new(Inbound::read(format, Bytes::from(text.to_owned()), Vec::new()).unwrap())
 }
 
+type Change = fn(&mut Call);
+
 fn call(text: &str) -> Call {
     Call::request(inbound(Format::Chat, text))
 }
@@ -56,7 +58,7 @@ fn shuffled(value: &Value, seed: u64, out: &mut String) {
             }
             out.push(']');
         }
-        Value::Number(number) if number.is_i64() && seed % 2 == 0 => {
+        Value::Number(number) if number.is_i64() && seed.is_multiple_of(2) => {
             out.push_str(&format!("{number}.0"));
         }
         Value::String(text) => out.push_str(&escaped(text, seed)),
@@ -65,7 +67,7 @@ fn shuffled(value: &Value, seed: u64, out: &mut String) {
 }
 
 fn escaped(text: &str, seed: u64) -> String {
-    if seed % 3 > 0 {
+    if !seed.is_multiple_of(3) {
         return Value::from(text).to_string();
     }
     let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
@@ -232,7 +234,7 @@ fn headers_that_change_the_answer_are_part_of_it() {
 #[test]
 fn calls_made_by_hand_differ_in_every_field() {
     let base = Call::chat(vec![Message::user("Why?")]);
-    let changes: [(&str, fn(&mut Call)); 15] = [
+    let changes: [(&str, Change); 15] = [
         ("max_tokens", |call| call.max_tokens = Some(7)),
         ("temperature", |call| call.sampling.temperature = 0.5),
         ("top_k", |call| call.sampling.top_k = Some(1)),

@@ -78,7 +78,7 @@ pub enum Look {
     /// The same call is under way, and this reads its answer.
     Follow(Reader),
     /// Nothing. The call goes on through [`Lead::start`], and its answer may be stored.
-    Lead(Lead),
+    Lead(Box<Lead>),
     /// Nothing, and the answer is not to be stored: the request said `no-store` or `only-if-cached`.
     Forward,
 }
@@ -192,7 +192,7 @@ impl ExactCache {
             }
             let ticket = inner.tiers.ticket().await;
             let landing = self.landing(call, resolved, policy, key, ticket, 0);
-            return Look::Lead(Lead::new(landing, session, Why::Request));
+            return Look::Lead(Box::new(Lead::new(landing, session, Why::Request)));
         }
 
         let looked = inner.tiers.look(key).await;
@@ -214,7 +214,7 @@ impl ExactCache {
         // Variants are there to differ, so that calls for them don't share an answer.
         if policy.variants > 1 {
             up(&inner.counts.misses);
-            return Look::Lead(Lead::new(landing, session, Why::Miss));
+            return Look::Lead(Box::new(Lead::new(landing, session, Why::Miss)));
         }
         let mut flights = inner.flights();
         // While the store was asked, the call before may have ended.
@@ -234,7 +234,7 @@ impl ExactCache {
         up(&inner.counts.misses);
         let lead = Lead::new(landing.registered(), session, Why::Miss);
         flights.insert(key, lead.flight());
-        Look::Lead(lead)
+        Look::Lead(Box::new(lead))
     }
 
     fn landing(

@@ -145,6 +145,7 @@ pub fn finished(reason: FinishReason) -> CallEvent {
         matched_stop: None,
         tail: String::new(),
         usage: Usage::from_prompt(10, 0, 0, 2),
+        raw: None,
         timings: Timings { total: Duration::from_secs(9), ..Timings::default() },
     })
 }
@@ -162,7 +163,7 @@ pub async fn look(cache: &ExactCache, call: &Call) -> Look {
     cache.look(call, &resolved()).await
 }
 
-pub async fn leads(cache: &ExactCache, call: &Call) -> Lead {
+pub async fn leads(cache: &ExactCache, call: &Call) -> Box<Lead> {
     match look(cache, call).await {
         Look::Lead(lead) => lead,
         other => panic!("not the first: {other:?}"),

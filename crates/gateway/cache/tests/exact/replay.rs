@@ -45,6 +45,7 @@ fn everything() -> Vec<CallEvent> {
         matched_stop: Some("\n".into()),
         tail: "end".into(),
         usage: Usage::from_prompt(30, 16, 2, 9).with_written(12),
+        raw: Some(Box::new(raw.clone())),
         timings: Timings { total: Duration::from_secs(4), ..Timings::default() },
     };
     vec![
