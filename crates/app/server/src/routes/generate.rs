@@ -85,8 +85,7 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
             return app.respond_in(format, id, Err(error));
         }
     };
-    let conversation =
-        named(&parts.headers, CONVERSATION).or_else(|| inbound.conversation());
+    let conversation = named(&parts.headers, CONVERSATION).or_else(|| inbound.conversation());
     let document = named(&parts.headers, DOCUMENT);
     call.origin = Origin { conversation, document, ..origin };
     call.cache = cache_directives(&parts.headers);
