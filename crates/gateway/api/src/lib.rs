@@ -29,11 +29,13 @@
 //! ```
 //!
 //! Map: [`inbound`] a request as it came; [`call`] what is asked; [`outline`] what its prompt is made of; [`event`] what comes back; [`decode`]
-//! what an upstream said; [`encode`] how it is said to the caller; [`reuse`] what the prefix cache had; [`usage`] the
+//! what an upstream said; [`encode`] how it is said to the caller; [`convert`] a
+//! request in another API's words; [`reuse`] what the prefix cache had; [`usage`] the
 //! counting of tokens; [`cache_status`] the `Cache-Status` header; [`error`] the one error; [`openai`] OpenAI's formats.
 
 pub mod cache_status;
 pub mod call;
+pub mod convert;
 pub mod decode;
 pub mod encode;
 pub mod error;

@@ -3,6 +3,8 @@
 //! Strict: what would change the answer and can't be done is refused by its name in the caller's own format; what
 //! changes nothing is ignored, as both APIs do.
 
+mod conversation;
+
 use crate::inbound::{Format, Inbound};
 use crate::openai::fields::Fields;
 use crate::openai::{chat, completion};
@@ -14,11 +16,12 @@ pub fn lower(inbound: &Inbound) -> Result<Call, ApiError> {
     match inbound.format {
         Format::Chat => Ok(chat::read(fields)?.call),
         Format::Completion => Ok(completion::read(fields)?.call),
-        format => Err(ApiError::new(
+        Format::Messages | Format::Responses => conversation::read(inbound),
+        Format::Embeddings => Err(ApiError::new(
             ErrorKind::Invalid,
-            format!("This model does not answer {}", format.path()),
+            format!("A request to {} asks for no answer in words", inbound.format.path()),
         )
         .code("unsupported_format")
-        .hint("Send the request to /v1/chat/completions")),
+        .hint("Send it to a model that embeds")),
     }
 }

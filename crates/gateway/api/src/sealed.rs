@@ -36,7 +36,6 @@ pub(crate) fn redacted(data: &str) -> String {
 }
 
 /// The redacted thinking in a reasoning item, where it is that.
-#[cfg_attr(not(test), expect(dead_code, reason = "requests are read for it"))]
 pub(crate) fn unredacted(item: &Value) -> Option<&str> {
     item.get("encrypted_content")?.as_str()?.strip_prefix(REDACTED)
 }

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use tapri_api::openai::{chat, completion, tokenize};
 use tapri_api::{
-    ApiError, CacheDirectives, Message, OutputFormat, Part, Prompt, Role, ToolCall, ToolChoice,
-    ToolResult,
+    ApiError, CacheDirectives, Call, Format, Inbound, Message, OutputFormat, Part, Prompt, Role,
+    ToolCall, ToolChoice, ToolResult,
 };
 
 fn refusal(result: Result<impl std::fmt::Debug, ApiError>) -> String {
@@ -371,4 +371,127 @@ fn any_json() -> impl Strategy<Value = String> {
             inner.prop_map(|value| format!("{{\"a\": {value}}}")),
         ]
     })
+}
+
+fn lowered(format: Format, body: &str) -> Result<Call, ApiError> {
+    tapri_api::lower(&Inbound::read(format, body.to_owned().into(), Vec::new()).unwrap())
+}
+
+#[test]
+fn a_message_with_everything() {
+    let call = lowered(
+        Format::Messages,
+        r#"{"model": "m", "max_tokens": 7, "temperature": 0.5, "top_k": 40, "stop_sequences": ["x"], "cache_salt": "s",
+            "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+            "cache_control": {"type": "ephemeral", "ttl": "1h"},
+            "thinking": {"type": "enabled", "budget_tokens": 1024}, "metadata": {"user_id": "u"}, "unknown": 1,
+            "tools": [{"name": "get", "description": "d", "input_schema": {"type": "object"}}],
+            "tool_choice": {"type": "any", "disable_parallel_tool_use": true},
+            "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+            "messages": [
+                {"role": "user", "content": "Weather?"},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "Hm", "signature": "c2ln"},
+                    {"type": "tool_use", "id": "t1", "name": "get", "input": {"a": 1}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "rain"}], "is_error": true},
+                    {"type": "text", "text": "And?"}]}]}"#,
+    )
+    .unwrap();
+    let Prompt::Chat(messages) = &call.prompt else { panic!("not a conversation") };
+    let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::System, Role::User, Role::Assistant, Role::Tool, Role::User]);
+    let called = ToolCall { id: "t1".into(), name: "get".into(), arguments: r#"{"a":1}"#.into() };
+    assert_eq!(messages[2].parts, [Part::ToolCall(called)], "thinking is not read again");
+    let result = ToolResult { id: "t1".into(), text: "rain".into(), is_error: true };
+    assert_eq!(messages[3].parts, [Part::ToolResult(result)]);
+    assert_eq!((call.max_tokens, call.sampling.top_k), (Some(7), Some(40)));
+    assert_eq!(call.sampling.temperature, 0.5);
+    assert_eq!(call.stop.strings, ["x"]);
+    assert_eq!(call.salt.as_ref().map(|salt| salt.as_str()), Some("s"));
+    assert_eq!((call.tools[0].name.as_str(), &call.tool_choice), ("get", &ToolChoice::Required));
+    assert!(!call.parallel_tool_calls);
+    assert_eq!(call.output, OutputFormat::JsonSchema(serde_json::json!({"type": "object"})));
+}
+
+#[test]
+fn a_response_with_everything() {
+    let call = lowered(
+        Format::Responses,
+        r#"{"model": "m", "instructions": "Be brief.", "max_output_tokens": 7, "top_logprobs": 2, "store": true,
+            "reasoning": {"effort": "low"}, "text": {"format": {"type": "json_object"}}, "include": [],
+            "tools": [{"type": "function", "name": "get", "parameters": {"type": "object"}, "strict": true}],
+            "tool_choice": {"type": "function", "name": "get"}, "parallel_tool_calls": false,
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "Weather?"}]},
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me look."}]},
+                {"type": "function_call", "call_id": "c1", "name": "get", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "rain"}]}"#,
+    )
+    .unwrap();
+    let Prompt::Chat(messages) = &call.prompt else { panic!("not a conversation") };
+    let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::System, Role::User, Role::Assistant, Role::Tool]);
+    assert_eq!(messages[2].parts.len(), 2, "words and the call are one message");
+    assert_eq!((call.max_tokens, call.logprobs), (Some(7), Some(2)));
+    assert_eq!(call.output, OutputFormat::JsonObject);
+    assert_eq!(call.tool_choice, ToolChoice::Named("get".into()));
+    assert!(call.tools[0].strict && !call.parallel_tool_calls);
+    let call = lowered(Format::Responses, r#"{"input": "Hi"}"#).unwrap();
+    assert_eq!(call.prompt, Prompt::Chat(vec![Message::user("Hi")]));
+}
+
+#[test]
+fn refusals_of_messages_and_responses() {
+    let hi = r#""max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]"#;
+    let content = |block: &str| {
+        format!(r#"{{"max_tokens": 5, "messages": [{{"role": "user", "content": [{block}]}}]}}"#)
+    };
+    let messages = [
+        "{}".to_owned(),
+        r#"{"messages": [{"role": "user", "content": "Hi"}]}"#.to_owned(),
+        r#"{"max_tokens": 5, "messages": []}"#.to_owned(),
+        r#"{"max_tokens": 5, "messages": [{"role": "robot", "content": "x"}]}"#.to_owned(),
+        r#"{"max_tokens": 5, "messages": [{"role": "user", "content": 5}]}"#.to_owned(),
+        r#"{"max_tokens": 5, "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}"#.to_owned(),
+        content(r#"{"type": "image", "source": {"type": "url", "url": "x"}}"#),
+        content(r#"{"type": "document", "source": {"type": "file", "file_id": "x"}}"#),
+        content(r#"{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}"#),
+        content(r#"{"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "2h"}}"#),
+        content(r#"{"type": "robot"}"#),
+        format!(r#"{{{hi}, "temperature": 1.5}}"#),
+        format!(r#"{{{hi}, "max_tokens": "x"}}"#),
+        format!(r#"{{{hi}, "stop_sequences": [""]}}"#),
+        format!(r#"{{{hi}, "tools": [{{"type": "web_search_20250305", "name": "web_search"}}]}}"#),
+        format!(r#"{{{hi}, "tool_choice": {{"type": "any"}}}}"#),
+        format!(r#"{{{hi}, "tool_choice": {{"type": "tool", "name": "x"}}}}"#),
+        format!(r#"{{{hi}, "container": "c"}}"#),
+        format!(r#"{{{hi}, "thinking": {{"type": "perhaps"}}}}"#),
+        format!(r#"{{{hi}, "output_config": {{"format": {{"type": "grammar"}}}}}}"#),
+    ];
+    let responses = [
+        "{}",
+        r#"{"input": 5}"#,
+        r#"{"input": [{"type": "robot"}]}"#,
+        r#"{"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}"#,
+        r#"{"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]}"#,
+        r#"{"input": [{"type": "item_reference", "id": "x"}]}"#,
+        r#"{"input": "Hi", "previous_response_id": "resp_1"}"#,
+        r#"{"input": "Hi", "conversation": "conv_1"}"#,
+        r#"{"input": "Hi", "background": true}"#,
+        r#"{"input": "Hi", "truncation": "auto"}"#,
+        r#"{"input": "Hi", "tools": [{"type": "web_search"}]}"#,
+        r#"{"input": "Hi", "text": {"verbosity": "low"}}"#,
+        r#"{"input": "Hi", "text": {"format": {"type": "json_schema", "name": "x"}}}"#,
+        r#"{"input": "Hi", "top_logprobs": 21}"#,
+    ];
+    let mut all = String::new();
+    for case in messages {
+        all.push_str(&format!("{case}\n    {}\n", refusal(lowered(Format::Messages, &case))));
+    }
+    for case in responses {
+        all.push_str(&format!("{case}\n    {}\n", refusal(lowered(Format::Responses, case))));
+    }
+    insta::assert_snapshot!(all);
 }

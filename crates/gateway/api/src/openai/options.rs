@@ -34,7 +34,7 @@ pub(crate) fn read(fields: &mut Fields, mut call: Call) -> Result<Request, ApiEr
     call.model = fields.string("model")?;
     call.sampling = sampling(fields)?;
     call.stop = Stop {
-        strings: stop_strings(fields)?,
+        strings: stop_strings(fields, "stop")?,
         token_ids: match fields.take("stop_token_ids") {
             None => Vec::new(),
             Some(value) => token_ids("stop_token_ids", value)?,
@@ -103,9 +103,10 @@ fn logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ApiError> {
         .collect()
 }
 
-fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+/// The stop strings, which are called `stop` or, in messages, `stop_sequences`.
+pub(crate) fn stop_strings(fields: &mut Fields, name: &str) -> Result<Vec<String>, ApiError> {
     let wanted = "a string or a list of strings";
-    let strings = match fields.take("stop") {
+    let strings = match fields.take(name) {
         None => return Ok(Vec::new()),
         Some(Value::String(one)) => vec![one],
         Some(Value::Array(list)) => list
@@ -113,22 +114,22 @@ fn stop_strings(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
             .enumerate()
             .map(|(i, value)| match value {
                 Value::String(text) => Ok(text),
-                other => Err(wrong(&format!("stop[{i}]"), "a string", &other)),
+                other => Err(wrong(&format!("{name}[{i}]"), "a string", &other)),
             })
             .collect::<Result<_, _>>()?,
-        Some(other) => return Err(wrong("stop", wanted, &other)),
+        Some(other) => return Err(wrong(name, wanted, &other)),
     };
     if strings.len() > MAX_STOP_STRINGS {
         let message = format!(
-            "`stop` has {} strings, and at most {MAX_STOP_STRINGS} are taken",
+            "`{name}` has {} strings, and at most {MAX_STOP_STRINGS} are taken",
             strings.len()
         );
-        return Err(ApiError::invalid("stop", message).code("invalid_value"));
+        return Err(ApiError::invalid(name, message).code("invalid_value"));
     }
     if strings.iter().any(String::is_empty) {
         return Err(ApiError::invalid(
-            "stop",
-            "`stop` holds an empty string, which every answer begins with",
+            name,
+            format!("`{name}` holds an empty string, which every answer begins with"),
         )
         .code("invalid_value")
         .hint("Leave it out"));

@@ -153,11 +153,13 @@ pub(crate) fn upstream_name<'a>(served: &'a ServedModel, asked: &'a str) -> &'a 
 }
 
 fn convert(inbound: &Inbound, to: Format) -> Result<Inbound, ApiError> {
-    Err(ApiError::new(
-        ErrorKind::Invalid,
-        format!("A request of {} can't be sent on as one of {}", inbound.format.path(), to.path()),
-    )
-    .code("unsupported_format"))
+    let converted = tapri_api::convert::request(inbound, to)?;
+    for dropped in &converted.dropped {
+        tracing::debug!(field = dropped.field, "not sent on: it {}", dropped.why);
+    }
+    let bytes = Value::Object(converted.body).to_string();
+    // Headers are their own API's affair: `anthropic-beta` means nothing to OpenAI.
+    Inbound::read(to, bytes.into(), Vec::new())
 }
 
 /// A client's own salt is Tapri's to read; vLLM gets one that only the gateway can make.

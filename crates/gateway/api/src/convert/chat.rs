@@ -1,0 +1,4 @@
+//! Chat completions.
+
+pub(super) mod read;
+pub(super) mod write;

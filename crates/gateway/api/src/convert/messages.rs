@@ -1,0 +1,4 @@
+//! Anthropic's messages.
+
+pub(super) mod read;
+pub(super) mod write;

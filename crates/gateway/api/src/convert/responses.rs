@@ -1,0 +1,4 @@
+//! OpenAI's responses.
+
+pub(super) mod read;
+pub(super) mod write;
