@@ -11,6 +11,8 @@ use tapri_cache::exact::{Events, ExactCache, Kept, Look, Reader, Resolved, Why};
 use tapri_ledger::{CacheOutcome, CacheResult};
 use tapri_upstream::{Backend, CallStream, EventSource, ModelCard};
 
+use crate::pipeline::not_cached;
+
 /// A call's events, and what the exact cache did for it.
 pub(crate) struct Begun {
     pub(crate) events: CallStream,
@@ -43,7 +45,7 @@ pub(crate) async fn begin(
     call: Call,
 ) -> Result<Begun, ApiError> {
     let Some(cache) = cache else {
-        return Ok(Begun { events: backend.start(call).await?, exact: None });
+        return Ok(Begun { events: forward(backend, card, call).await?, exact: None });
     };
     let resolved = Resolved {
         upstream: &card.upstream,
@@ -73,13 +75,27 @@ pub(crate) async fn begin(
         }
         Look::Forward => {
             let exact = forwarded(reason(directives), None);
-            Ok(Begun { events: backend.start(call).await?, exact: Some(exact) })
+            Ok(Begun { events: forward(backend, card, call).await?, exact: Some(exact) })
         }
         Look::Bypass(why) => {
             let exact = forwarded(ForwardReason::Bypass, Some(why.as_str()));
-            Ok(Begun { events: backend.start(call).await?, exact: Some(exact) })
+            Ok(Begun { events: forward(backend, card, call).await?, exact: Some(exact) })
         }
     }
+}
+
+/// Sends a call on. An upstream tells only with its answer what it had cached, and the answer costs: a call that may not
+/// be computed isn't sent there.
+async fn forward(
+    backend: &Arc<dyn Backend>,
+    card: &ModelCard,
+    call: Call,
+) -> Result<CallStream, ApiError> {
+    let is_elsewhere = card.vocabulary.is_none();
+    if call.cache.only_if_cached && is_elsewhere {
+        return Err(not_cached(None));
+    }
+    backend.start(call).await
 }
 
 fn shared(reader: Reader, exact: Exact) -> Begun {

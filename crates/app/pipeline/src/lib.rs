@@ -30,10 +30,11 @@
 //!
 //! With a [`Recorder`] every call leaves one record in the ledger, refused, failed and abandoned ones too.
 //!
-//! Map: [`pipeline`] the way; [`running`] a call on it; [`recording`] its record; [`explaining`] why it reused
+//! Map: [`pipeline`] the way; [`running`] a call on it; [`recording`] its record; [`erasing`] what is erased; [`explaining`] why it reused
 //! less than it could; [`blocking`] the same without async code.
 
 pub mod blocking;
+pub mod erasing;
 mod exact;
 pub mod explaining;
 pub mod pipeline;
@@ -41,6 +42,7 @@ pub mod recording;
 pub mod running;
 
 pub use blocking::{BlockingCall, BlockingPipeline};
+pub use erasing::{PurgeError, PurgeReport};
 pub use explaining::{ExplainConfig, Explainer};
 pub use pipeline::Pipeline;
 pub use recording::{Observer, Pricing, Recorder};

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use tapri_api::{
     Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
 };
-use tapri_cache::exact::{ExactCache, ExactStats, Filter, StoreError};
+use tapri_cache::exact::{ExactCache, ExactStats, Filter};
 use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard};
 
+use crate::erasing::{self, PurgeError, PurgeReport, Scopes};
 use crate::exact::{self, Begun, Exact};
 use crate::explaining::{Asked, Explainer};
 use crate::recording::{Observer, Recorder, Recording};
@@ -22,12 +23,19 @@ pub struct Pipeline {
     recorder: Recorder,
     explainer: Option<Explainer>,
     exact: Option<ExactCache>,
+    scopes: Scopes,
 }
 
 impl Pipeline {
     /// A way that leads to one backend. Its calls leave no records.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
-        Pipeline { backend, recorder: Recorder::default(), explainer: None, exact: None }
+        Pipeline {
+            backend,
+            recorder: Recorder::default(),
+            explainer: None,
+            exact: None,
+            scopes: Scopes::default(),
+        }
     }
 
     /// The same way, with a record of every call.
@@ -98,6 +106,7 @@ impl Pipeline {
     async fn admit(&self, mut call: Call, recording: &mut Recording) -> Result<Admitted, ApiError> {
         let card = self.model(call.model.as_deref())?;
         recording.served_by(&card);
+        self.scopes.note(&call);
         let directives = call.cache;
         let outline = call.outline.take();
         let (id, tenant, salt) = (call.id, call.origin.tenant.clone(), call.salt.clone());
@@ -140,15 +149,14 @@ impl Pipeline {
         Ok(Admitted { admission, directives, events, exact })
     }
 
-    /// Erases what the caches hold of what a filter matches, and returns how many stored answers went.
+    /// Erases what a filter matches: stored answers in every store, and KV blocks. By tenant, the blocks of that tenant;
+    /// by route, session or document more than was asked, since blocks don't know these; see [`PurgeReport`].
     ///
     /// # Errors
-    /// Where a store can't be reached: what it holds is still there.
-    pub async fn purge(&self, filter: &Filter) -> Result<u64, StoreError> {
-        match &self.exact {
-            Some(exact) => exact.purge(filter).await,
-            None => Ok(0),
-        }
+    /// Where something could not be erased. What could be, was.
+    pub async fn purge(&self, filter: &Filter) -> Result<PurgeReport, PurgeError> {
+        let (exact, explainer) = (self.exact.as_ref(), self.explainer.as_ref());
+        erasing::purge(filter, exact, &self.backend, explainer, &self.scopes).await
     }
 
     /// What the exact cache counted, where there is one.
@@ -204,7 +212,7 @@ struct Admitted {
 
 /// `only-if-cached` can be met by the prefix cache where it holds everything it could: what is left to compute
 /// is then the answer, the last token, and less than a block. (RFC 9111: otherwise a 504.)
-fn not_cached(reuse: Option<&tapri_api::Reuse>) -> ApiError {
+pub(crate) fn not_cached(reuse: Option<&tapri_api::Reuse>) -> ApiError {
     let message = match reuse {
         Some(reuse) => {
             format!(

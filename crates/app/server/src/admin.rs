@@ -4,6 +4,8 @@
 //! there is one; it belongs on a loopback address or a private network. `/metrics` tells of all tenants, so once
 //! there are tenants with keys it is the operator's as well.
 
+mod cache;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -75,7 +77,11 @@ fn has_key(headers: &HeaderMap, key: &KeyHash) -> Result<(), ApiError> {
 
 /// The operator's paths.
 pub(crate) fn routes() -> Router<App> {
-    Router::new().route("/admin/tenants", get(tenants)).route("/admin/reload", post(reload))
+    Router::new()
+        .route("/admin/tenants", get(tenants))
+        .route("/admin/reload", post(reload))
+        .route("/admin/cache", get(cache::stats))
+        .route("/admin/cache/purge", post(cache::purge))
 }
 
 /// `GET /admin/tenants`: who there is, what each may use and what it has left. No keys, no hashes, no scopes.

@@ -113,7 +113,7 @@ impl App {
         self.inner.stopping.load(Ordering::Relaxed)
     }
 
-    fn pipeline(&self) -> &Pipeline {
+    pub(crate) fn pipeline(&self) -> &Pipeline {
         &self.inner.pipeline
     }
 

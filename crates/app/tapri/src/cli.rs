@@ -9,6 +9,7 @@ use tapri_engine::{EngineConfig, PrefixHash};
 use tapri_registry::ModelRef;
 
 use crate::audit::AuditArgs;
+use crate::cache::CacheArgs;
 use crate::calls::CallsArgs;
 use crate::config::command::ConfigArgs;
 use crate::cost::CostArgs;
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Ask(AskArgs),
     /// Test a deployment of your own: does one user's prompt make another's answer faster?
     Audit(Box<AuditArgs>),
+    /// Say what the exact cache holds, and erase it
+    Cache(CacheArgs),
     /// List the calls that the ledger has, and show one
     Calls(CallsArgs),
     /// Check the configuration of 'tapri serve', and show where each value comes from

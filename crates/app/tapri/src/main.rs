@@ -10,6 +10,7 @@
 mod ask;
 mod audit;
 mod broken;
+mod cache;
 mod calls;
 mod cli;
 mod config;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     quiet_extraction();
     let result = match Cli::parse().command {
         Command::Ask(args) => ask::run(&args),
+        Command::Cache(args) => cache::run(&args),
         Command::Calls(args) => calls::run(&args),
         Command::Config(args) => config::command::run(&args),
         Command::Cost(args) => cost::run(&args),

@@ -17,7 +17,7 @@ use tapri_text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError};
 use crate::config::EngineConfig;
 use crate::constraint::{Constraint, ConstraintError, Grammar, Grammars};
 use crate::event::GenerateEvent;
-use crate::request::GenerateRequest;
+use crate::request::{GenerateRequest, Scope};
 use crate::sampling::{self, SamplingError};
 use crate::scheduler::{Choice, Command, Scheduler, Submission};
 use crate::stats::EngineStats;
@@ -428,6 +428,17 @@ impl Engine {
     pub fn reset_prefix_cache(&self) -> Result<ResetReport, SubmitError> {
         let (reply, answer) = flume::bounded(1);
         let sent = self.inner.commands.send(Command::Reset(reply));
+        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+    }
+
+    /// Forgets everything that is cached in a scope, whatever the salts of its calls; running calls go on undisturbed,
+    /// and nobody finds their blocks any more.
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub fn forget(&self, scope: &Scope) -> Result<ResetReport, SubmitError> {
+        let (reply, answer) = flume::bounded(1);
+        let sent = self.inner.commands.send(Command::Forget(scope.clone(), reply));
         sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
     }
 

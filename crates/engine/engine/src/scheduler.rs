@@ -19,7 +19,7 @@ use crate::config::EngineConfig;
 use crate::constraint::Constraint;
 use crate::event::{FinishReason, GenerateError, GenerateEvent};
 use crate::handle::Shared;
-use crate::request::GenerateRequest;
+use crate::request::{GenerateRequest, Scope};
 use crate::sequence::Sequence;
 use crate::stats::Recent;
 
@@ -56,6 +56,8 @@ pub(crate) struct Choice {
 pub(crate) enum Command {
     Submit(Box<Submission>),
     Reset(flume::Sender<ResetReport>),
+    /// Forget what one scope has stored.
+    Forget(Scope, flume::Sender<ResetReport>),
     /// Stop when all calls have ended, or at this time.
     Shutdown(Instant),
 }
@@ -199,6 +201,11 @@ impl Scheduler {
                     let _ = reply.try_send(self.cache.reset());
                     self.publish_stats();
                 }
+                Command::Forget(scope, reply) => {
+                    let root = self.root(&scope);
+                    let _ = reply.try_send(self.cache.forget(&root));
+                    self.publish_stats();
+                }
                 Command::Shutdown(at) => {
                     self.stop_at = Some(self.stop_at.map_or(at, |earlier| earlier.min(at)));
                 }
@@ -221,7 +228,16 @@ impl Scheduler {
 
     /// What a call's blocks are keyed by, besides its tokens.
     fn keys(&self, request: &GenerateRequest) -> PromptKeys {
-        let root = Root::new(&RootParts {
+        let keys = PromptKeys::new(self.root(&request.scope));
+        match &request.salt {
+            Some(salt) => keys.with_salt(salt.as_bytes()),
+            None => keys,
+        }
+    }
+
+    /// What the chains of a scope start from.
+    fn root(&self, scope: &Scope) -> Root {
+        Root::new(&RootParts {
             numerics: NUMERICS_VERSION,
             isa: self.compute.isa().name(),
             // Covers the file's bytes (weights, tokenizer) and the RoPE settings that it leaves implicit.
@@ -230,13 +246,8 @@ impl Scheduler {
             kv_type: "bf16",
             block_tokens: self.config.block_size,
             hash: self.config.prefix_hash,
-            tenant: &request.scope.0,
-        });
-        let keys = PromptKeys::new(root);
-        match &request.salt {
-            Some(salt) => keys.with_salt(salt.as_bytes()),
-            None => keys,
-        }
+            tenant: &scope.0,
+        })
     }
 
     fn now(&self) -> Moment {

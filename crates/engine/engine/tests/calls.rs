@@ -95,6 +95,25 @@ fn reset_tells_what_it_dropped() {
 }
 
 #[test]
+fn one_scope_is_forgotten_and_the_others_stay() {
+    let engine = start(&TinyModel::llama(), config());
+    let of = |scope: &[u8], salt: Option<&str>| {
+        let mut request = request(prompt(64, 5), 1);
+        request.scope = Scope(scope.to_vec());
+        request.salt = salt.map(str::to_owned);
+        request
+    };
+    for (scope, salt) in [(b"a", None), (b"a", Some("s")), (b"b", None)] {
+        ask(&engine, of(scope, salt));
+    }
+    assert_eq!(engine.forget(&Scope(b"a".to_vec())).unwrap().dropped, 8);
+    assert_eq!(engine.stats().blocks_cached, 4);
+    assert_eq!(ask(&engine, of(b"a", None)).admitted.cached_tokens, 0);
+    assert_eq!(ask(&engine, of(b"a", Some("s"))).admitted.cached_tokens, 0);
+    assert!(ask(&engine, of(b"b", None)).admitted.cached_tokens > 0);
+}
+
+#[test]
 fn a_caller_that_leaves_frees_its_blocks_and_harms_nobody() {
     let engine = start(&TinyModel::gemma3(), config());
     let alone = ask(&engine, request(prompt(50, 6), 100)).seen();

@@ -128,6 +128,13 @@ impl PromptKeys {
     }
 }
 
+impl Scope {
+    /// Whether it starts from this root, whatever its salt and adapter.
+    pub(crate) fn is_of(&self, root: &Root) -> bool {
+        self.root == *root
+    }
+}
+
 /// Whose prefixes are compared with whose. Compared by value, never by the block hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Scope {

@@ -120,6 +120,37 @@ impl Store {
         }
     }
 
+    /// Drops all chains from a start, those in use as well, and leaves no trace of them: their users keep their blocks,
+    /// which nobody else will find. The users must have let go of the nodes. Returns blocks that nobody used, and
+    /// blocks in use.
+    pub(crate) fn erase(&mut self, start: NodeId) -> (usize, usize) {
+        let (mut dropped, mut in_use) = (0, 0);
+        loop {
+            let leaf = self.tree.leaf_below(start);
+            for group in (0..self.needs.len()).rev() {
+                let block = self.tree.blocks(leaf)[group];
+                if block.is_null() {
+                    continue;
+                }
+                match self.pool.refs(block) {
+                    0 => dropped += 1,
+                    _ => in_use += 1,
+                }
+                self.tree.set_block(leaf, group, BlockId::NULL);
+                self.pool.detach(block);
+                let hash = self.tree.hash(leaf);
+                self.events.push(KvEvent::Removed { hash, group: GroupIndex(group) });
+            }
+            self.tree.node_mut(leaf).users = 0;
+            self.tree.remove(leaf);
+            self.tree.wipe(leaf);
+            if leaf == start {
+                self.counters.evictions.reset += (dropped + in_use) as u64;
+                return (dropped, in_use);
+            }
+        }
+    }
+
     fn forget_block(&mut self, node: NodeId, group: usize, cause: Cause) {
         let block = self.tree.blocks(node)[group];
         if block.is_null() {

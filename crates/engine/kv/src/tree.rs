@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::hash::BlockHash;
 use crate::ids::{BlockId, CallId, Moment};
-use crate::keys::Scope;
+use crate::keys::{Root, Scope};
 
 /// A slot of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -140,6 +140,14 @@ impl Tree {
         self.scopes.get(scope).copied()
     }
 
+    /// The starts of all chains from a root, whatever their salt and adapter, in a fixed order.
+    pub(crate) fn starts_of(&self, root: &Root) -> Vec<NodeId> {
+        let of_root = self.scopes.iter().filter(|(scope, _)| scope.is_of(root));
+        let mut starts: Vec<NodeId> = of_root.map(|(_, &id)| id).collect();
+        starts.sort_unstable();
+        starts
+    }
+
     /// The start of a scope's chains, made if it isn't there.
     pub(crate) fn scope_or_insert(&mut self, scope: Scope, root: BlockHash) -> NodeId {
         if let Some(&id) = self.scopes.get(&scope) {
@@ -241,6 +249,12 @@ impl Tree {
         }
         self.node_mut(id).kind = Kind::Block;
         self.vacant.push(id);
+    }
+
+    /// Overwrites the tokens of a node that was removed.
+    pub(crate) fn wipe(&mut self, id: NodeId) {
+        let start = id.index() * self.block_tokens;
+        self.tokens[start..start + self.block_tokens].fill(0);
     }
 
     /// Whether nothing needs the node any more.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse};
+use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 
 use crate::{BackendStats, CallStream, UpstreamStats};
 
@@ -53,6 +53,12 @@ pub trait Backend: Send + Sync + 'static {
     /// The text of token ids, special tokens included. Bytes that aren't UTF-8 become U+FFFD.
     fn detokenize(&self, ids: Vec<u32>) -> Answer<String>;
 
+    /// Forgets what a prefix cache of its own holds of a scope, or of all scopes. Calls that run go on, and nobody finds
+    /// their blocks any more. `None` where it has no such cache: what an upstream keeps is the upstream's to erase.
+    fn erase(&self, _scope: Option<TenantScope>) -> Answer<Option<Erased>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Counters and gauges, where the backend has any.
     fn stats(&self) -> Option<BackendStats>;
 
@@ -64,6 +70,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Stops it: calls get `limit` to end, the rest end with [`CallEvent::Failed`](tapri_api::CallEvent::Failed).
     /// Blocks meanwhile. Calls that come later are refused.
     fn shutdown(&self, limit: Duration);
+}
+
+/// What was erased of a prefix cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Erased {
+    /// KV blocks that nobody used.
+    pub dropped: u64,
+    /// KV blocks that running calls use to their end: no other call finds them.
+    pub in_use: u64,
 }
 
 /// What can be said about a model.

@@ -10,10 +10,10 @@ mod tools;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse};
+use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 use tapri_engine::{Constraint, Engine, GenerateRequest, TokenId};
 
-use crate::{Answer, Backend, BackendStats, CallStream, ModelCard};
+use crate::{Answer, Backend, BackendStats, CallStream, Erased, ModelCard};
 use answers::{Answers, Shape};
 use tools::{Dialect, Parser};
 
@@ -117,6 +117,17 @@ impl Backend for Embedded {
 
     fn detokenize(&self, ids: Vec<u32>) -> Answer<String> {
         Box::pin(self.off_thread(move |engine, _| prompt::text(engine, &ids)))
+    }
+
+    fn erase(&self, scope: Option<TenantScope>) -> Answer<Option<Erased>> {
+        Box::pin(self.off_thread(move |engine, _| {
+            let report = match scope {
+                Some(scope) => engine.forget(&tapri_engine::Scope(scope.0)),
+                None => engine.reset_prefix_cache(),
+            };
+            let report = report.map_err(|error| convert::refusal(error, "prompt"))?;
+            Ok(Some(Erased { dropped: report.dropped as u64, in_use: report.in_use as u64 }))
+        }))
     }
 
     fn stats(&self) -> Option<BackendStats> {

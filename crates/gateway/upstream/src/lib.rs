@@ -29,7 +29,7 @@ pub mod prefix;
 pub mod stats;
 pub mod stream;
 
-pub use backend::{Answer, Backend, ModelCard, unknown_model};
+pub use backend::{Answer, Backend, Erased, ModelCard, unknown_model};
 pub use config::{
     Api, Credential, FleetConfig, Health, Kind, Retry, Secret, ServedModel, Timeouts,
     UpstreamConfig,

@@ -11,6 +11,7 @@
 )]
 
 mod audit;
+mod exact;
 mod explain;
 mod ledger;
 mod process;

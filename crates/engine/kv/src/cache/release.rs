@@ -1,8 +1,9 @@
 //! The end of a call, and of everything.
 
-use crate::call::State;
+use crate::call::{Call, State};
 use crate::events::KvEvent;
 use crate::ids::{CallId, Moment};
+use crate::keys::Root;
 
 use super::PrefixCache;
 
@@ -80,6 +81,42 @@ impl PrefixCache {
         if let Some(writer) = writer.and_then(|writer| self.calls.get_mut(&writer)) {
             writer.waiters.retain(|&waiter| waiter != id);
         }
+    }
+
+    /// Forgets everything that is stored under a root, which is a tenant's, whatever its calls' salts. Blocks in use
+    /// serve their calls to the end and are found by no one else; those calls store nothing more. Blocks in use that
+    /// were never stored are not counted.
+    pub fn forget(&mut self, root: &Root) -> ResetReport {
+        let mine = |call: &Call| call.sequence.keys().root == *root;
+        let of_state = |cache: &Self, state| -> Vec<CallId> {
+            let calls = cache.calls.iter().filter(|(_, call)| call.state == state && mine(call));
+            calls.map(|(&id, _)| id).collect()
+        };
+        let waiting = of_state(self, State::Waiting);
+        for &id in &waiting {
+            self.leave_writer(id);
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.release(&mut self.store);
+                call.found = Some(0);
+            }
+            self.wake(id);
+        }
+        let running = of_state(self, State::Running);
+        self.tips.retain(|(_, id)| !running.contains(id));
+        for id in &running {
+            if let Some(call) = self.calls.get_mut(id) {
+                call.chain.clear();
+                call.scope = None;
+                call.options.no_store = true;
+            }
+        }
+        let (mut dropped, mut in_use) = (0, 0);
+        for start in self.store.tree.starts_of(root) {
+            let erased = self.store.erase(start);
+            dropped += erased.0;
+            in_use += erased.1;
+        }
+        ResetReport { dropped, in_use, running: running.len(), waiting: waiting.len() }
     }
 
     /// Forgets everything that is stored. Always succeeds: blocks in use serve their calls to the end and are found by no one else.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ends;
+mod erasure;
 mod events;
 mod joins;
 mod reasons;

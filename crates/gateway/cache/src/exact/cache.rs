@@ -199,11 +199,7 @@ impl ExactCache {
         let fresh = self.fresh(&looked.entries, directives.max_age);
         // Until all variants are there, each call brings one more; who wants none brought gets what there is.
         if let Some(hit) = self.choose(&fresh, policy, stored, key, arrived) {
-            if let Some(session) = session {
-                inner.tiers.tag(key, session).await;
-            }
-            up(&inner.counts.hits);
-            return Look::Hit(hit);
+            return self.hit(hit, key, session).await;
         }
         if !stored {
             up(&inner.counts.misses);
@@ -221,11 +217,7 @@ impl ExactCache {
         let fresh = self.fresh(&inner.tiers.in_memory(&key, looked.ticket), directives.max_age);
         if let Some(hit) = self.choose(&fresh, policy, stored, key, arrived) {
             drop(flights);
-            if let Some(session) = session {
-                inner.tiers.tag(key, session).await;
-            }
-            up(&inner.counts.hits);
-            return Look::Hit(hit);
+            return self.hit(hit, key, session).await;
         }
         if let Some(reader) = flights.get(&key).and_then(|flight| flight.join(session)) {
             up(&inner.counts.collapsed);
@@ -235,6 +227,20 @@ impl ExactCache {
         let lead = Lead::new(landing.registered(), session, Why::Miss);
         flights.insert(key, lead.flight());
         Look::Lead(Box::new(lead))
+    }
+
+    /// Notes the session that gets a stored answer. Where that fails the call goes on to the model alone.
+    async fn hit(&self, hit: Hit, key: Key, session: Option<&str>) -> Look {
+        let noted = match session {
+            Some(session) => self.inner.tiers.tag(key, session).await,
+            None => true,
+        };
+        if !noted {
+            up(&self.inner.counts.misses);
+            return Look::Forward;
+        }
+        up(&self.inner.counts.hits);
+        Look::Hit(hit)
     }
 
     fn landing(

@@ -1,11 +1,15 @@
 //! Where answers are kept.
 //!
 //! [`Tiers`] is what the cache uses: memory in front, and at most one [`Store`] behind it, watched by [`Guarded`] so
-//! that a store that is slow, down or corrupt costs a miss and a counted warning.
+//! that a store that is slow, down or corrupt costs a miss and a counted warning. [`open`] finds one by its URL.
 
 pub(crate) mod filter;
 pub(crate) mod guarded;
 pub(crate) mod memory;
+mod open;
+#[cfg(feature = "redis")]
+pub mod redis;
+pub mod sqlite;
 pub(crate) mod tiers;
 
 use std::fmt;
@@ -16,6 +20,7 @@ use super::{Key, Tags};
 pub use filter::Filter;
 pub use guarded::{GuardConfig, Guarded};
 pub use memory::Memory;
+pub use open::{OpenStoreError, Opened, open};
 pub use tiers::{Ticket, Tiers};
 
 /// Why a store didn't do what it was asked.

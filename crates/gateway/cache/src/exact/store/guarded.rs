@@ -18,6 +18,9 @@ pub struct GuardConfig {
     pub rest: Duration,
     /// At most one warning in so long.
     pub warn_every: Duration,
+    /// How long memory in front of it is trusted after it said that nothing was erased: how soon an erasure by one
+    /// process is seen by all others.
+    pub lease: Duration,
 }
 
 impl Default for GuardConfig {
@@ -26,6 +29,7 @@ impl Default for GuardConfig {
             timeout: Duration::from_millis(50),
             rest: Duration::from_secs(1),
             warn_every: Duration::from_secs(30),
+            lease: Duration::from_secs(1),
         }
     }
 }
@@ -54,6 +58,11 @@ impl Guarded {
     /// The store itself, without limits: for erasure and for people, who can wait and want the error.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// How long memory in front of it is trusted.
+    pub(crate) fn lease(&self) -> Duration {
+        self.config.lease
     }
 
     /// Counter: how often it failed or was too slow.

@@ -1,22 +1,17 @@
 //! Memory in front of a store.
 //!
 //! Two promises meet here. What is erased isn't served, though another process may have erased it: memory may answer
-//! only while the store's count of erasures was seen unchanged within [`LEASE`], and a store that doesn't say makes
+//! only while the store's count of erasures was seen unchanged within its lease, and a store that doesn't say makes
 //! the call a miss. And what was asked before an erasure isn't stored after it: a [`Ticket`] remembers the counts of
 //! when the call began.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Filter, Guarded, Memory, Put, StoreError, StoreStats};
 use crate::exact::entry::millis;
 use crate::exact::{Clock, DecodeError, Entry, Key};
-
-/// For how long memory is trusted after the store said that nothing was erased: how soon an erasure by one process
-/// is seen by all others.
-pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
 /// Memory, and what is behind it.
 #[derive(Debug)]
@@ -118,7 +113,7 @@ impl Tiers {
         {
             let front = self.front();
             if let Some((epoch, at)) = front.epoch
-                && at.elapsed() < LEASE
+                && at.elapsed() < back.lease()
             {
                 return Ticket { purges: front.purges, epoch: Some(epoch) };
             }
@@ -171,10 +166,10 @@ impl Tiers {
         back.ask("write", |store| store.put(put)).await
     }
 
-    /// Notes that a session got an answer, wherever it is kept. An answer whose store can't be told is forgotten
-    /// here, since it could not be found by that session's name later.
-    pub(crate) async fn tag(&self, key: Key, session: &str) {
-        let Some(room) = self.front().memory.tag(&key, session) else { return };
+    /// Notes that a session is to get an answer, wherever it is kept. `false`: it can't be noted, so that the session
+    /// must not get it: the answer could not be found by that name when the session is erased.
+    pub(crate) async fn tag(&self, key: Key, session: &str) -> bool {
+        let Some(room) = self.front().memory.tag(&key, session) else { return true };
         let told = match &self.back {
             Some(back) if room => {
                 let session = session.to_owned();
@@ -183,9 +178,11 @@ impl Tiers {
             Some(back) => back.ask("write", |store| store.delete(key)).await,
             None => Some(()),
         };
-        if !room || told.is_none() {
+        let noted = room && told.is_some();
+        if !noted {
             self.front().memory.delete(&key);
         }
+        noted
     }
 
     /// Erases what a filter matches, everywhere. Calls under way store nothing any more.
