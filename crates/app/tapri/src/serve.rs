@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::{CommandFactory, FromArgMatches};
+use tapri_pipeline::cache::exact::ExactCache;
 use tapri_server::{BodyLimit, Connections, Reload, ServeError, ServerConfig, Tenants};
 use tracing_subscriber::EnvFilter;
 
+use self::exact::ExactArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::{Config, flags};
 use crate::failure::{self, Failure};
@@ -53,7 +55,9 @@ fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
     let tenants = Tenants::new(access.config).map_err(|error| {
         Failure::usage(error.to_string(), "'tapri config show' says what is configured")
     })?;
-    let config = ServerConfig { tenants: Arc::new(tenants), ..server(args, config)? };
+    let exact = args.exact.cache(&config)?;
+    let config =
+        ServerConfig { tenants: Arc::new(tenants), ..server(args, config, exact.clone())? };
     runtime.block_on(async {
         // The port before the model: that it is taken should be known at once.
         let bound = tapri_server::bind(config).await.map_err(serve_failure)?;
@@ -61,7 +65,7 @@ fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
         let load::Recorded { name, pipeline, recorder } = tokio::task::block_in_place(|| {
             load::recorded(&args.model, &args.engine, &args.ledger, &prices)
         })?;
-        let pipeline = match args.exact.cache()? {
+        let pipeline = match exact {
             Some(exact) => pipeline.cached(exact),
             None => pipeline,
         };
@@ -77,7 +81,7 @@ fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
 }
 
 /// The server's settings, but for the tenants.
-fn server(args: &ServeArgs, config: Config) -> Result<ServerConfig> {
+fn server(args: &ServeArgs, config: Config, exact: Option<ExactCache>) -> Result<ServerConfig> {
     let given = &config.sections.server;
     let default = ServerConfig::default();
     let (body, connections) = (default.body_limit, default.connections);
@@ -100,13 +104,13 @@ fn server(args: &ServeArgs, config: Config) -> Result<ServerConfig> {
         },
         shutdown_limit: given.shutdown_limit.unwrap_or(default.shutdown_limit),
         admin_listen: config.sections.admin.listen.clone(),
-        reload: Some(reload(config)),
+        reload: Some(reload(config, args.exact.clone(), exact)),
         ..default
     })
 }
 
 /// Reads the file again. Flags keep their values until the next start; what differs is said.
-fn reload(first: Config) -> Reload {
+fn reload(first: Config, flags: ExactArgs, exact: Option<ExactCache>) -> Reload {
     let running = first.flags.clone();
     let file = first.file;
     Arc::new(move || {
@@ -125,6 +129,14 @@ fn reload(first: Config) -> Reload {
         for (section, key, id, ..) in flags::all() {
             if value(&running, id) != value(&config.flags, id) {
                 tracing::warn!("{section}.{key} has changed, and holds from the next start");
+            }
+        }
+        let policies = flags.policies(&config);
+        match &exact {
+            Some(exact) => exact.set_policies(policies),
+            None if policies.are_off() => {}
+            None => {
+                tracing::warn!("the exact cache was off at the start, and is on from the next one")
             }
         }
         Ok(access.config)

@@ -6,12 +6,18 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use tapri_pipeline::cache::exact::{ExactCache, ExactConfig};
 use tapri_pipeline::{Backend, Pipeline};
-use tapri_server::{App, ServerConfig, router};
+use tapri_server::tenants::key::KeyHash;
+use tapri_server::tenants::secret::ServerSecret;
+use tapri_server::{AccessConfig, App, ServerConfig, TenantConfig, Tenants, router};
 
 use super::CHAT;
 use super::http::*;
 use super::scripted::*;
 use super::wire::{HI, HI_STREAM};
+
+const RED: &str = "tapri_red_red_red_red";
+const BLUE: &str = "tapri_blue_blue_blue_";
+const ADMIN: &str = "tapri_admin_admin_admin";
 
 fn cached(backend: &Arc<Scripted>, config: &ServerConfig) -> axum::Router {
     let pipeline = Pipeline::new(Arc::clone(backend) as Arc<dyn Backend>);
@@ -166,4 +172,78 @@ async fn metrics_say_what_was_looked_up_and_kept() {
     assert!(
         metrics.contains("tapri_exact_rejected_total{") && metrics.contains("reason=\"length\"")
     );
+}
+
+fn tenants(admin: bool) -> ServerConfig {
+    let tenant = |name: &str, key: &str| TenantConfig {
+        name: name.into(),
+        keys: vec![KeyHash::of(key)],
+        ..TenantConfig::default()
+    };
+    let access = AccessConfig {
+        tenants: vec![tenant("red", RED), tenant("blue", BLUE)],
+        secret: Some(ServerSecret::from_bytes([7; 32])),
+        admin_key: admin.then(|| KeyHash::of(ADMIN)),
+        ..AccessConfig::default()
+    };
+    ServerConfig { tenants: Arc::new(Tenants::new(access).unwrap()), ..ServerConfig::default() }
+}
+
+async fn asked(app: &axum::Router, key: &str) -> String {
+    let reply = send(app.clone(), post(CHAT, &[("x-api-key", key)], HI)).await;
+    reply.header("cache-status").unwrap().to_owned()
+}
+
+/// Complaint 1, over HTTP: what one tenant asked is nothing to another, stored or under way.
+#[tokio::test]
+async fn one_tenants_answers_are_never_anothers() {
+    let backend = Scripted::plays(whole_call());
+    let app = cached(&backend, &tenants(false));
+    for key in [RED, BLUE] {
+        assert!(asked(&app, key).await.ends_with("tapri-exact; fwd=miss"), "{key}");
+        assert!(asked(&app, key).await.starts_with("tapri-exact; hit"), "{key}");
+    }
+    let hangs = vec![admitted(0, tapri_api::ReuseStop::NeverSeen), token("He"), Step::Hang];
+    let backend = Scripted::plays(hangs);
+    let app = cached(&backend, &tenants(false));
+    let stream = |key| {
+        let request = post(CHAT, &[("x-api-key", key)], HI_STREAM);
+        tower::ServiceExt::oneshot(app.clone(), request)
+    };
+    let _red = stream(RED).await.unwrap();
+    let blue = stream(BLUE).await.unwrap();
+    let status = blue.headers()["cache-status"].to_str().unwrap();
+    assert!(status.ends_with("tapri-exact; fwd=miss"), "{status}");
+    assert_eq!(backend.calls.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn operators_see_and_erase_what_is_kept() {
+    let app = cached(&Scripted::plays(whole_call()), &tenants(true));
+    for key in [RED, BLUE] {
+        asked(&app, key).await;
+    }
+    let purge = |key: &'static str, body: &'static str| {
+        send(app.clone(), post("/admin/cache/purge", &[("x-api-key", key)], body))
+    };
+    assert_eq!(purge(RED, r#"{"all": true}"#).await.status, 401, "a tenant's key");
+    for (body, why) in [
+        ("{}", "Nothing is named"),
+        (r#"{"tenant": "red", "all": true}"#, "something else"),
+        (r#"{"tenent": "red"}"#, "tenent"),
+    ] {
+        let reply = purge(ADMIN, body).await;
+        assert!(reply.status == 400 && reply.body.contains(why), "{body}: {}", reply.body);
+    }
+    let stats = || {
+        let request = axum::http::Request::builder().uri("/admin/cache").header("x-api-key", ADMIN);
+        send(app.clone(), request.body(axum::body::Body::empty()).unwrap())
+    };
+    assert_eq!(stats().await.json()["exact"]["memory"]["entries"], 2);
+    assert_eq!(purge(ADMIN, r#"{"tenant": "red"}"#).await.json()["answers"], 1);
+    assert_eq!(stats().await.json()["exact"]["memory"]["entries"], 1);
+    assert!(asked(&app, RED).await.ends_with("tapri-exact; fwd=miss"));
+    assert!(asked(&app, BLUE).await.starts_with("tapri-exact; hit"));
+    let older = purge(ADMIN, r#"{"older_than_seconds": 3600}"#).await.json();
+    assert_eq!((&older["answers"], &older["kv_blocks"]), (&json!(0), &Value::Null));
 }

@@ -74,7 +74,7 @@ pub(crate) struct Admin {
 /// `[cache]`: where stored answers are.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    /// `sqlite:PATH`, `redis://...`; without one, memory alone.
+    /// `sqlite:PATH`, `redis://...`; `memory:`; without one, a file in the data folder.
     pub(crate) store: Option<Secretive>,
     /// How long a store may take before it counts as a miss.
     pub(crate) timeout: Option<Duration>,

@@ -70,6 +70,11 @@ impl Policies {
         Policies { default: policy, routes: HashMap::new() }
     }
 
+    /// Whether no route has a cache.
+    pub fn are_off(&self) -> bool {
+        self.routes.values().chain([&self.default]).all(|policy| policy.mode == Mode::Off)
+    }
+
     /// The policy of a route.
     pub fn of(&self, route: &str) -> &ExactPolicy {
         self.routes.get(route).unwrap_or(&self.default)

@@ -12,6 +12,9 @@ use tapri_cache::exact::{ExactCache, ExactConfig, ExactPolicy, Filter, Policies}
 
 use crate::play::*;
 
+/// Names what is to be erased.
+type Erase = fn(&mut Filter);
+
 /// Waits as long as a busy machine needs, and asks the store each time.
 pub fn patient() -> GuardConfig {
     GuardConfig {
@@ -60,7 +63,7 @@ async fn answers_outlive_the_process() {
 /// Not a row less and not a byte left: what the answer said is looked for in the files themselves.
 #[tokio::test]
 async fn what_is_erased_is_in_no_file_any_more() {
-    let erasures: [(&str, fn(&mut Filter)); 6] = [
+    let erasures: [(&str, Erase); 6] = [
         ("tenant", |filter| filter.tenant = Some("acme".into())),
         ("route", |filter| filter.route = Some("legal".into())),
         ("model", |filter| filter.model = Some("m".into())),

@@ -27,6 +27,9 @@ use tapri_cache::exact::{ExactCache, ExactConfig, Filter, Look};
 use crate::proxy::Proxy;
 use crate::server::Server;
 
+/// Names what is to be erased.
+type Erase = fn(&mut Filter);
+
 /// Waits as long as a busy machine needs, and asks the store each time.
 fn patient() -> GuardConfig {
     GuardConfig {
@@ -97,7 +100,7 @@ async fn two_processes_share_what_either_was_told() {
 /// What is erased is looked for in the server itself, and in the memory of the other process.
 #[tokio::test]
 async fn what_is_erased_is_nowhere() {
-    let erasures: [(&str, fn(&mut Filter)); 5] = [
+    let erasures: [(&str, Erase); 5] = [
         ("tenant", |filter| filter.tenant = Some("acme".into())),
         ("route", |filter| filter.route = Some("legal".into())),
         ("document", |filter| filter.document = Some("lease.pdf".into())),
