@@ -110,6 +110,9 @@ pub(crate) struct ServeArgs {
     /// The model: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
     #[arg(long, env = "TAPRI_MODEL", hide_env_values = true, default_value = "gemma-3-270m", value_parser = model)]
     pub(crate) model: ModelRef,
+    /// The sentence encoder behind /v1/embeddings [default: all-minilm-l6-v2, if it was pulled]
+    #[arg(long, env = "TAPRI_EMBED_MODEL", hide_env_values = true, value_name = "MODEL", value_parser = model)]
+    pub(crate) embed_model: Option<ModelRef>,
     /// The address to listen on
     #[arg(long, env = "TAPRI_HOST", hide_env_values = true, default_value = "127.0.0.1")]
     pub(crate) host: String,

@@ -8,7 +8,7 @@ use tapri_engine::{Engine, StartError};
 use tapri_insight::prices::PriceList;
 use tapri_pipeline::{Pipeline, Recorder};
 use tapri_registry::{ModelRef, Recheck};
-use tapri_upstream::Embedded;
+use tapri_upstream::{Backend, Embedded, Several};
 
 use crate::cli::{EngineArgs, HashArg};
 use crate::failure::Failure;
@@ -23,8 +23,12 @@ pub(crate) struct Loaded {
     pub(crate) pipeline: Pipeline,
 }
 
-/// Brings the model's file if it is missing, and starts an engine on it.
-pub(crate) fn load(model: &ModelRef, args: &EngineArgs) -> Result<Loaded> {
+/// Brings the model's file if it is missing, and starts an engine on it, with other backends beside it.
+pub(crate) fn load(
+    model: &ModelRef,
+    args: &EngineArgs,
+    beside: Vec<Arc<dyn Backend>>,
+) -> Result<Loaded> {
     if args.prefix_hash == HashArg::Xxh3 {
         eprintln!(
             "warning: --prefix-hash xxh3 is not collision-safe between tenants that don't trust each other"
@@ -46,7 +50,11 @@ pub(crate) fn load(model: &ModelRef, args: &EngineArgs) -> Result<Loaded> {
     let name = name(model, &path);
     let mut aliases = vec![info.name.clone()];
     aliases.retain(|alias| *alias != name);
-    let pipeline = Pipeline::new(Arc::new(Embedded::new(engine, name.clone(), aliases)));
+    let embedded = Arc::new(Embedded::new(engine, name.clone(), aliases));
+    let pipeline = match beside.is_empty() {
+        true => Pipeline::new(embedded),
+        false => Pipeline::new(Arc::new(Several::new(embedded, beside))),
+    };
     Ok(Loaded { name, pipeline })
 }
 
@@ -63,12 +71,13 @@ pub(crate) struct Recorded {
 pub(crate) fn recorded(
     model: &ModelRef,
     engine: &EngineArgs,
+    beside: Vec<Arc<dyn Backend>>,
     ledger: &LedgerArgs,
     prices: &PriceList,
 ) -> Result<Recorded> {
     let (loaded, recorder) = std::thread::scope(|scope| {
         let opening = scope.spawn(|| ledger.recorder(prices));
-        let loaded = load(model, engine);
+        let loaded = load(model, engine, beside);
         // A panic in it has been printed by its own hook; the calls go on without records.
         (loaded, opening.join().unwrap_or_default())
     });
@@ -77,7 +86,8 @@ pub(crate) fn recorded(
     Ok(Recorded { name, pipeline, recorder })
 }
 
-fn name(model: &ModelRef, path: &Path) -> String {
+/// The name that a model is served under.
+pub(crate) fn name(model: &ModelRef, path: &Path) -> String {
     match model {
         ModelRef::Named(model) => model.name.to_owned(),
         _ => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),

@@ -16,6 +16,7 @@ mod cli;
 mod config;
 mod cost;
 mod data;
+mod embed;
 mod explain;
 mod failure;
 mod interrupt;

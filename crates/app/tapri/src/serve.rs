@@ -6,18 +6,19 @@ pub(crate) mod exact;
 use std::io::{Write, stdout};
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
-
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::{CommandFactory, FromArgMatches};
 use tapri_pipeline::cache::exact::ExactCache;
 use tapri_server::{BodyLimit, Connections, Reload, ServeError, ServerConfig, Tenants};
+use tapri_upstream::Backend;
 use tracing_subscriber::EnvFilter;
 
 use self::exact::ExactArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::{Config, flags};
+use crate::embed;
 use crate::failure::{self, Failure};
 use crate::ledger;
 use crate::load;
@@ -63,7 +64,9 @@ fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
         let bound = tapri_server::bind(config).await.map_err(serve_failure)?;
         let prices = prices::list(&args.prices, &args.model.to_string())?;
         let load::Recorded { name, pipeline, recorder } = tokio::task::block_in_place(|| {
-            load::recorded(&args.model, &args.engine, &args.ledger, &prices)
+            let encoder = embed::encoder(args.embed_model.as_ref())?;
+            let beside = encoder.map(|it| Arc::new(it) as Arc<dyn Backend>).into_iter().collect();
+            load::recorded(&args.model, &args.engine, beside, &args.ledger, &prices)
         })?;
         let pipeline = match exact {
             Some(exact) => pipeline.cached(exact),

@@ -1,4 +1,4 @@
-//! OpenAI's formats: chat completions, completions, models, errors; and vLLM's `/tokenize` and `/detokenize`.
+//! OpenAI's formats: chat completions, completions, embeddings, models, errors; and vLLM's `/tokenize` and `/detokenize`.
 //!
 //! A request is read field by field rather than into a struct: so every refusal names its field and says what
 //! would do, a field that changes the answer and isn't supported is refused by name ([`refused`]), and any other
@@ -6,6 +6,7 @@
 
 pub mod chat;
 pub mod completion;
+pub mod embeddings;
 pub mod error;
 pub mod fields;
 pub(crate) mod logprobs;

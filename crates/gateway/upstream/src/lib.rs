@@ -16,7 +16,8 @@
 //!
 //! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`fleet`] upstreams over HTTP; [`config`] what can be
 //! set of them; [`http`] one of them; [`prefix`] help for their prefix caches and the choice among them; [`breaker`] and
-//! [`clock`]; [`stream`] the events of one call; [`stats`] counters.
+//! [`clock`]; [`sentences`] a sentence encoder in this
+//! process; [`several`] backends as one; [`stream`] the events of one call; [`stats`] counters.
 
 pub mod backend;
 pub mod breaker;
@@ -26,6 +27,8 @@ pub mod embedded;
 pub mod fleet;
 pub mod http;
 pub mod prefix;
+pub mod sentences;
+pub mod several;
 pub mod stats;
 pub mod stream;
 
@@ -37,5 +40,7 @@ pub use config::{
 pub use embedded::Embedded;
 pub use fleet::stats::UpstreamStats;
 pub use fleet::{Fleet, FleetError};
+pub use sentences::Sentences;
+pub use several::Several;
 pub use stats::BackendStats;
 pub use stream::{CallStream, EventSource};
