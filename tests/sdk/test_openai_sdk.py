@@ -289,9 +289,9 @@ def test_bad_values_name_their_field(client, model, options, field):
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"n": 2}, "n"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, "tools"),
+        ({"extra_body": {"repetition_penalty": 1.2}}, "repetition_penalty"),
+        ({"extra_body": {"guided_regex": "a+"}}, "guided_regex"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
     ],
 )
 def test_what_would_change_the_answer_and_is_not_supported_is_refused(client, model, options, field):

@@ -155,6 +155,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/completions", post(generate::completion))
         .route("/v1/responses", post(generate::responses))
         .route("/v1/messages", post(generate::messages))
+        .route("/v1/embeddings", post(generate::embeddings))
         .route("/v1/messages/count_tokens", post(count::count_tokens))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
@@ -184,7 +185,7 @@ pub(crate) fn operators(app: &App) -> Router {
 async fn no_such_path(State(app): State<App>, request: Request) -> Response<Body> {
     let error = ApiError::new(ErrorKind::NotFound, format!("There is no path {}", request.uri().path()))
         .code("path_not_found")
-        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /health and /metrics");
+        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health and /metrics");
     app.refuse(request.uri().path(), &error)
 }
 

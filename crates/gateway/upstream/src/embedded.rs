@@ -15,6 +15,7 @@ use tapri_engine::{Constraint, Engine, GenerateRequest, TokenId};
 
 use crate::{Answer, Backend, BackendStats, CallStream, Erased, ModelCard};
 use answers::{Answers, Shape};
+use constrain::Names;
 use tools::{Dialect, Parser};
 
 /// The embedded engine. Templates and tokenizers run on tokio's threads for blocking work, the model on the
@@ -148,10 +149,11 @@ struct Prepared {
 
 impl Prepared {
     fn new(engine: &Engine, dialect: &Dialect, call: Call) -> Result<Self, ApiError> {
+        let names = Names::of(&call);
         let call = lower::read(call)?;
         let field = prompt::field(&call.prompt);
         let choices = call.choices;
-        let constraint = constraint(engine, dialect, &call)?;
+        let constraint = constraint(engine, dialect, &call, names)?;
         let parser = Parser::new(dialect.form, &call);
         let prompt = prompt::tokens(engine, dialect, &call)?;
         let is_chat = matches!(call.prompt, Prompt::Chat(_));
@@ -170,15 +172,15 @@ fn constraint(
     engine: &Engine,
     dialect: &Dialect,
     call: &Call,
+    names: Names,
 ) -> Result<Option<Constraint>, ApiError> {
-    let Some(grammar) = tools::answer(dialect, call)? else { return Ok(None) };
-    let output = constrain::output_field(&call.origin);
+    let Some(grammar) = tools::answer(dialect, call, names)? else { return Ok(None) };
     if call.tools.is_empty() {
-        return constrain::compile(engine, &grammar, output).map(Some);
+        return constrain::compile(engine, &grammar, names.output).map(Some);
     }
     engine
         .constrain(&grammar)
-        .or_else(|error| match tools::fallback(dialect, call) {
+        .or_else(|error| match tools::fallback(dialect, call, names) {
             Ok(Some(loose)) if call.tools.iter().any(|tool| !tool.strict) => {
                 engine.constrain(&loose)
             }

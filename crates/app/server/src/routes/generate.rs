@@ -54,6 +54,11 @@ pub(super) async fn messages(State(app): State<App>, request: Request) -> Respon
     generate(app, Format::Messages, request).await
 }
 
+/// `POST /v1/embeddings`.
+pub(super) async fn embeddings(State(app): State<App>, request: Request) -> Response<Body> {
+    generate(app, Format::Embeddings, request).await
+}
+
 async fn generate(app: App, format: Format, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let mut origin = Origin::of(format.path());

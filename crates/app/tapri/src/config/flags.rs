@@ -54,6 +54,7 @@ const KEYS: &[(&str, &[Key])] = &[
         "engine",
         &[
             ("model", "model", Checked(model)),
+            ("embed_model", "embed_model", Checked(model)),
             ("kv_memory", "kv_memory", Checked(size)),
             ("prefix_cache", "no_prefix_cache", Opposite),
             ("prefix_ttl", "prefix_ttl", Checked(time)),

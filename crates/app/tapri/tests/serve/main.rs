@@ -77,8 +77,9 @@ fn story(tokens: usize) -> Value {
 }
 
 #[test]
-fn the_openai_sdk_works_unchanged() {
-    let server = Server::start(&[]);
+fn the_official_sdks_and_an_agent_framework_work_unchanged() {
+    let encoder = tapri_registry::test_model("all-minilm-l6-v2");
+    let server = Server::start(&["--embed-model", encoder.to_str().unwrap()]);
     sdk::run(&server);
 }
 

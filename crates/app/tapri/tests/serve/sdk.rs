@@ -30,7 +30,7 @@ fn environment(requirements: &Path) -> PathBuf {
     if python.exists() && fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
         return python;
     }
-    eprintln!("installing the OpenAI SDK for the tests into {}", root.display());
+    eprintln!("installing the SDKs for the tests into {}", root.display());
     let base = if cfg!(windows) { "python" } else { "python3" };
     check(
         Command::new(base).args(["-m", "venv", "--clear"]).arg(&root),
@@ -40,7 +40,7 @@ fn environment(requirements: &Path) -> PathBuf {
     pip.args(["-m", "pip", "install", "--disable-pip-version-check", "-r"]).arg(requirements);
     // Progress is for people: not to stdout, which is the test's own.
     pip.stdout(std::io::stderr());
-    check(&mut pip, "install the OpenAI SDK");
+    check(&mut pip, "install the SDKs");
     fs::write(stamp, wanted).unwrap();
     python
 }

@@ -1,6 +1,6 @@
 //! What a call wants of its answer's shape, as a grammar.
 
-use tapri_api::{ApiError, Origin, OutputFormat};
+use tapri_api::{ApiError, Call, Format, OutputFormat, Prompt};
 use tapri_engine::{Constraint, ConstraintError, Engine, Grammar, JsonShape};
 
 /// The grammar of an answer's text; `None` for any text.
@@ -12,12 +12,27 @@ pub(super) fn output(format: &OutputFormat) -> Option<Grammar> {
     }
 }
 
-/// The request's field that asks for a shape.
-pub(super) fn output_field(origin: &Origin) -> &'static str {
-    match &*origin.route {
-        "/v1/responses" => "text.format",
-        "/v1/messages" => "output_config.format",
-        _ => "response_format",
+/// What a call's request calls the fields that a grammar comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    /// The shape of the answer's text.
+    pub(super) output: &'static str,
+    /// The schema of a tool, behind the tool itself.
+    pub(super) arguments: &'static str,
+}
+
+impl Names {
+    /// Those of a call as it came; one that was made by hand speaks OpenAI's chat.
+    pub(super) fn of(call: &Call) -> Self {
+        let format = match &call.prompt {
+            Prompt::Request(inbound) => inbound.format,
+            _ => Format::Chat,
+        };
+        match format {
+            Format::Responses => Names { output: "text.format", arguments: "parameters" },
+            Format::Messages => Names { output: "output_config.format", arguments: "input_schema" },
+            _ => Names { output: "response_format", arguments: "function.parameters" },
+        }
     }
 }
 

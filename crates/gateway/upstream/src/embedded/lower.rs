@@ -1,18 +1,10 @@
 //! A request of an API, read field by field into what the engine can do.
 
-use tapri_api::openai::refused::unsupported;
 use tapri_api::{ApiError, Call, Inbound, Prompt};
 
 /// Reads a request. What the engine can't do is refused by name.
 pub(super) fn call(inbound: &Inbound) -> Result<Call, ApiError> {
-    let call = tapri_api::lower(inbound)?;
-    if call.choices > 1 {
-        return Err(unsupported(
-            "n",
-            "Send the request once for each answer; the prompt is cached",
-        ));
-    }
-    Ok(call)
+    tapri_api::lower(inbound)
 }
 
 /// The call, with its request read: what the gateway found out about it stays, everything else is the request's.

@@ -11,7 +11,7 @@ use tapri_engine::{Grammar, JsonShape};
 
 use super::dialect::{Dialect, Form};
 use super::{hermes, shaped};
-use crate::embedded::constrain;
+use crate::embedded::constrain::{self, Names};
 
 /// How every call that a grammar writes begins.
 pub(super) const NAME: &str = "{\"name\": \"";
@@ -34,16 +34,29 @@ pub(super) fn holds(call: &Call) -> bool {
 ///
 /// # Errors
 /// When a choice names no tool, or the arguments of a strict one can't be kept to.
-pub(crate) fn answer(dialect: &Dialect, call: &Call) -> Result<Option<Grammar>, ApiError> {
-    write(dialect, call, false)
+pub(crate) fn answer(
+    dialect: &Dialect,
+    call: &Call,
+    names: Names,
+) -> Result<Option<Grammar>, ApiError> {
+    write(dialect, call, names, false)
 }
 
 /// The same with any object as the arguments of tools that aren't strict: for schemas that turn out to ask too much.
-pub(crate) fn fallback(dialect: &Dialect, call: &Call) -> Result<Option<Grammar>, ApiError> {
-    write(dialect, call, true)
+pub(crate) fn fallback(
+    dialect: &Dialect,
+    call: &Call,
+    names: Names,
+) -> Result<Option<Grammar>, ApiError> {
+    write(dialect, call, names, true)
 }
 
-fn write(dialect: &Dialect, call: &Call, loose: bool) -> Result<Option<Grammar>, ApiError> {
+fn write(
+    dialect: &Dialect,
+    call: &Call,
+    names: Names,
+    loose: bool,
+) -> Result<Option<Grammar>, ApiError> {
     if call.tools.is_empty() {
         return Ok(constrain::output(&call.output));
     }
@@ -82,8 +95,8 @@ fn write(dialect: &Dialect, call: &Call, loose: bool) -> Result<Option<Grammar>,
             OutputFormat::JsonSchema(schema) => schema.clone(),
             _ => json!({ "type": "object" }),
         };
-        let field = constrain::output_field(&call.origin);
-        let shape = JsonShape::new(&schema).map_err(|error| constrain::refusal(&error, field))?;
+        let refused = |error| constrain::refusal(&error, names.output);
+        let shape = JsonShape::new(&schema).map_err(refused)?;
         line(&mut lark, &format!("shaped: %json {}", shape.closed().grammar()));
     }
     if may_call {
@@ -96,7 +109,7 @@ fn write(dialect: &Dialect, call: &Call, loose: bool) -> Result<Option<Grammar>,
         for (at, tool) in offered {
             // The name as JSON writes it, and that as Lark writes it.
             let head = format!("{NAME}{}, \"{key}\": ", &quoted(&tool.name)[1..]);
-            let arguments = arguments(at, tool, loose)?.grammar();
+            let arguments = arguments(at, tool, names, loose)?.grammar();
             line(&mut lark, &format!("body_{at}: {} arguments_{at} \"}}\"", quoted(&head)));
             line(&mut lark, &format!("arguments_{at}: %json {arguments}"));
         }
@@ -154,7 +167,7 @@ fn llama_rules(lark: &mut String, text: Option<bool>, may_call: bool) {
 }
 
 /// The shape of a tool's arguments.
-fn arguments(at: usize, tool: &Tool, loose: bool) -> Result<JsonShape, ApiError> {
+fn arguments(at: usize, tool: &Tool, names: Names, loose: bool) -> Result<JsonShape, ApiError> {
     let is_empty = matches!(&tool.parameters, Value::Null)
         || tool.parameters.as_object().is_some_and(serde_json::Map::is_empty);
     if is_empty || (loose && !tool.strict) {
@@ -163,7 +176,7 @@ fn arguments(at: usize, tool: &Tool, loose: bool) -> Result<JsonShape, ApiError>
     match JsonShape::new(&tool.parameters) {
         Ok(shape) => Ok(shape.closed()),
         Err(error) if tool.strict => {
-            Err(constrain::refusal(&error, &format!("tools[{at}].function.parameters")))
+            Err(constrain::refusal(&error, &format!("tools[{at}].{}", names.arguments)))
         }
         // What nobody promised is checked by nobody.
         Err(_) => Ok(JsonShape::object()),
