@@ -107,6 +107,9 @@ pub(crate) struct ServeArgs {
     /// The configuration [default: tapri.toml in the current folder, if it is there]
     #[arg(long, env = "TAPRI_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// This is the engine process of one tenant: no configuration is read, and the process ends when stdin does
+    #[arg(long, hide = true, value_name = "TENANT")]
+    pub(crate) child_of_tapri: Option<String>,
     /// The model: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
     #[arg(long, env = "TAPRI_MODEL", hide_env_values = true, default_value = "gemma-3-270m", value_parser = model)]
     pub(crate) model: ModelRef,
@@ -174,6 +177,34 @@ pub(crate) enum HashArg {
 }
 
 impl EngineArgs {
+    /// As another process's command line takes them, but for the memory.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        // Field by field, so that a new flag doesn't compile until someone decides about it.
+        let EngineArgs {
+            no_prefix_cache,
+            kv_memory: _,
+            prefix_ttl,
+            prefix_hash,
+            block_size,
+            threads,
+        } = self;
+        let mut arguments = vec!["--block-size".to_owned(), block_size.to_string()];
+        let mut say = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
+        if let Some(ttl) = prefix_ttl {
+            say("--prefix-ttl", format!("{}ms", ttl.as_millis()));
+        }
+        if let Some(threads) = threads {
+            say("--threads", threads.to_string());
+        }
+        if *prefix_hash == HashArg::Xxh3 {
+            say("--prefix-hash", "xxh3".to_owned());
+        }
+        if *no_prefix_cache {
+            arguments.push("--no-prefix-cache".to_owned());
+        }
+        arguments
+    }
+
     /// As the engine takes them.
     pub(crate) fn config(&self) -> EngineConfig {
         let default = EngineConfig::default();

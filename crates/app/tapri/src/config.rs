@@ -14,7 +14,7 @@ pub(crate) mod command;
 pub(crate) mod flags;
 pub(crate) mod reader;
 pub(crate) mod secret;
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code)]
 pub(crate) mod sections;
 
 use std::path::{Path, PathBuf};

@@ -75,9 +75,18 @@ pub(crate) fn recorded(
     ledger: &LedgerArgs,
     prices: &PriceList,
 ) -> Result<Recorded> {
+    recorded_with(|| load(model, engine, beside), ledger, prices)
+}
+
+/// The same for whoever answers.
+pub(crate) fn recorded_with(
+    load: impl FnOnce() -> Result<Loaded>,
+    ledger: &LedgerArgs,
+    prices: &PriceList,
+) -> Result<Recorded> {
     let (loaded, recorder) = std::thread::scope(|scope| {
         let opening = scope.spawn(|| ledger.recorder(prices));
-        let loaded = load(model, engine, beside);
+        let loaded = load();
         // A panic in it has been printed by its own hook; the calls go on without records.
         (loaded, opening.join().unwrap_or_default())
     });

@@ -1,7 +1,9 @@
 //! `tapri serve`.
 
 pub(crate) mod alert;
+mod answerer;
 pub(crate) mod exact;
+mod isolation;
 
 use std::io::{Write, stdout};
 use std::net::{IpAddr, SocketAddr};
@@ -12,13 +14,13 @@ use anyhow::{Result, anyhow};
 use clap::{CommandFactory, FromArgMatches};
 use tapri_pipeline::cache::exact::ExactCache;
 use tapri_server::{BodyLimit, Connections, Reload, ServeError, ServerConfig, Tenants};
-use tapri_upstream::Backend;
 use tracing_subscriber::EnvFilter;
 
 use self::exact::ExactArgs;
 use crate::cli::{Cli, Command, ServeArgs};
+use crate::config::access::Access;
+use crate::config::sections::{Isolation, Route, SemanticMode};
 use crate::config::{Config, flags};
-use crate::embed;
 use crate::failure::{self, Failure};
 use crate::ledger;
 use crate::load;
@@ -29,15 +31,25 @@ const LOG_VARIABLE: &str = "TAPRI_LOG";
 
 /// Reads the configuration, and runs with its values as the flags' defaults.
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    if let Some(tenant) = &args.child_of_tapri {
+        let key = std::env::var(isolation::CHILD_KEY).map_err(|_| {
+            Failure::usage("a gateway starts this", "start 'tapri serve' without it")
+        })?;
+        isolation::end_with_stdin();
+        return serve(args, Config::default(), Config::child(tenant, &key)?);
+    }
     let config = Config::load(Config::file(args.config.as_deref()))?;
     let matches = flags::with_defaults(Cli::command(), &config)?.get_matches();
     match Cli::from_arg_matches(&matches)?.command {
-        Command::Serve(args) => serve(&args, config),
+        Command::Serve(args) => {
+            let access = config.access()?;
+            serve(&args, config, access)
+        }
         _ => Err(anyhow!("the same arguments were read as another command")),
     }
 }
 
-fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
+fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -51,22 +63,21 @@ fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
         tracing::info!("the configuration is {}", file.display());
     }
     raise_file_limit();
-    let access = config.access()?;
-    access.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-    let tenants = Tenants::new(access.config).map_err(|error| {
+    let Access { config: tenants, secret, warnings } = access;
+    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let tenants = Tenants::new(tenants).map_err(|error| {
         Failure::usage(error.to_string(), "'tapri config show' says what is configured")
     })?;
+    not_here(&config)?;
     let exact = args.exact.cache(&config)?;
-    let config =
-        ServerConfig { tenants: Arc::new(tenants), ..server(args, config, exact.clone())? };
+    let server =
+        ServerConfig { tenants: Arc::new(tenants), ..server(args, &config, exact.clone())? };
     runtime.block_on(async {
         // The port before the model: that it is taken should be known at once.
-        let bound = tapri_server::bind(config).await.map_err(serve_failure)?;
+        let bound = tapri_server::bind(server).await.map_err(serve_failure)?;
         let prices = prices::list(&args.prices, &args.model.to_string())?;
         let load::Recorded { name, pipeline, recorder } = tokio::task::block_in_place(|| {
-            let encoder = embed::encoder(args.embed_model.as_ref())?;
-            let beside = encoder.map(|it| Arc::new(it) as Arc<dyn Backend>).into_iter().collect();
-            load::recorded(&args.model, &args.engine, beside, &args.ledger, &prices)
+            load::recorded_with(|| answerer::load(args, &config, &secret), &args.ledger, &prices)
         })?;
         let pipeline = match exact {
             Some(exact) => pipeline.cached(exact),
@@ -83,8 +94,28 @@ fn serve(args: &ServeArgs, config: Config) -> Result<ExitCode> {
     })
 }
 
+/// What is configured and can't be done is refused, not left out.
+fn not_here(config: &Config) -> Result<()> {
+    let sections = &config.sections;
+    let off = |route: &&Route| route.semantic.mode != SemanticMode::Off;
+    if let Some(route) = sections.routes.iter().find(off) {
+        let name = &route.name;
+        let message = format!(
+            "the route {name:?} asks for the semantic cache, which this server doesn't have"
+        );
+        return Err(Failure::usage(message, "write mode = \"off\" in [route.semantic]").into());
+    }
+    let shares = sections.tenants.iter().any(|tenant| tenant.limits.kv_share.is_some());
+    if shares && sections.server.isolation == Isolation::Scope {
+        let message = "kv_share holds between engine processes, and the tenants share one";
+        let hint = "write isolation = \"process\" in [server], or take kv_share out";
+        return Err(Failure::usage(message, hint).into());
+    }
+    Ok(())
+}
+
 /// The server's settings, but for the tenants.
-fn server(args: &ServeArgs, config: Config, exact: Option<ExactCache>) -> Result<ServerConfig> {
+fn server(args: &ServeArgs, config: &Config, exact: Option<ExactCache>) -> Result<ServerConfig> {
     let given = &config.sections.server;
     let default = ServerConfig::default();
     let (body, connections) = (default.body_limit, default.connections);
@@ -113,9 +144,9 @@ fn server(args: &ServeArgs, config: Config, exact: Option<ExactCache>) -> Result
 }
 
 /// Reads the file again. Flags keep their values until the next start; what differs is said.
-fn reload(first: Config, flags: ExactArgs, exact: Option<ExactCache>) -> Reload {
+fn reload(first: &Config, flags: ExactArgs, exact: Option<ExactCache>) -> Reload {
     let running = first.flags.clone();
-    let file = first.file;
+    let file = first.file.clone();
     Arc::new(move || {
         let read = || {
             let config = Config::load(file.clone())?;

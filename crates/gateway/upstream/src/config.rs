@@ -1,6 +1,6 @@
 //! What can be set of upstreams. Plain values: where they come from is for the command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -265,6 +265,8 @@ pub(crate) fn is_loopback(url: &str) -> bool {
 pub struct FleetConfig {
     /// The upstreams. Those that serve the same name share its calls.
     pub upstreams: Vec<UpstreamConfig>,
+    /// The upstreams that a route's calls may go to, by the route's name; a route that isn't here may use all.
+    pub routes: HashMap<String, Vec<String>>,
     /// What providers promise.
     pub rules: Rules,
     /// Blocks of prompts' text (512 bytes each) that are remembered for the choice of replicas.
@@ -279,6 +281,7 @@ impl Default for FleetConfig {
     fn default() -> Self {
         FleetConfig {
             upstreams: Vec::new(),
+            routes: HashMap::new(),
             // A test reads them.
             rules: Rules::bundled().unwrap_or_default(),
             // 256 MB of text, in some 20 MB.

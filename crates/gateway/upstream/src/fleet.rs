@@ -6,7 +6,7 @@ mod models;
 mod start;
 pub mod stats;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +71,7 @@ pub(crate) struct Inner {
     upstreams: Vec<Arc<UpstreamConfig>>,
     endpoints: Vec<Arc<Endpoint>>,
     models: Models,
+    routes: HashMap<String, Vec<String>>,
     rules: Rules,
     index: Mutex<Index>,
     work: Mutex<Work>,
@@ -126,6 +127,7 @@ impl Fleet {
                 models: Models::new(&upstreams, &replicas),
                 upstreams,
                 endpoints,
+                routes: config.routes,
                 rules: config.rules,
                 index: Mutex::new(Index::new(config.index_blocks)),
                 work: Mutex::default(),

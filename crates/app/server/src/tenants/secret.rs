@@ -23,6 +23,9 @@ use super::key::unhex;
 /// The first part of a scope: another purpose, or a later form of scopes, has another.
 const SCOPE: &str = "tapri scope v1";
 
+/// The first part of secrets for other purposes.
+const DERIVED: &str = "tapri derived secret v1";
+
 /// The server's secret. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerSecret([u8; 32]);
@@ -118,6 +121,11 @@ impl ServerSecret {
     /// The scope of a tenant.
     pub fn scope(&self, tenant: &str) -> TenantScope {
         TenantScope(self.mac(&[SCOPE, tenant]).to_vec())
+    }
+
+    /// A secret for another purpose, as hexadecimal digits: whoever has it can't say a scope.
+    pub fn derive(&self, purpose: &str) -> String {
+        self.mac(&[DERIVED, purpose]).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn mac(&self, parts: &[&str]) -> [u8; 32] {

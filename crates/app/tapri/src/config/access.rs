@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
+use tapri_pipeline::api::Origin;
 use tapri_server::tenants::key::KeyHash;
 use tapri_server::tenants::key_file;
 use tapri_server::tenants::route::RouteConfig;
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 /// Keys and secrets that were read, and what to say about them.
 pub(crate) struct Access {
     pub(crate) config: AccessConfig,
+    pub(crate) secret: ServerSecret,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -28,6 +30,43 @@ impl Config {
             Some(path) => Ok(self.folder().join(path)),
             None => Ok(data::folder()?.join("scope.secret")),
         }
+    }
+
+    /// The tenants that there are, with their shares of the KV memory: the file's and the key file's.
+    pub(crate) fn tenant_names(&self) -> Result<Vec<(String, Option<f64>)>> {
+        let mut tenants: Vec<TenantConfig> = self
+            .sections
+            .tenants
+            .iter()
+            .map(|tenant| TenantConfig {
+                name: tenant.name.clone(),
+                limits: tenant.limits,
+                ..TenantConfig::default()
+            })
+            .collect();
+        self.add_key_file(&mut tenants)?;
+        if tenants.is_empty() {
+            tenants.push(TenantConfig {
+                name: Origin::DEFAULT_TENANT.to_owned(),
+                ..TenantConfig::default()
+            });
+        }
+        Ok(tenants.into_iter().map(|tenant| (tenant.name, tenant.limits.kv_share)).collect())
+    }
+
+    /// The one tenant of an engine process: the gateway that has the key. Its scope is its own, as its memory is.
+    pub(crate) fn child(tenant: &str, key: &str) -> Result<Access> {
+        let secret = ServerSecret::random()?;
+        let config = AccessConfig {
+            tenants: vec![TenantConfig {
+                name: tenant.to_owned(),
+                keys: vec![KeyHash::of(key)],
+                ..TenantConfig::default()
+            }],
+            secret: Some(secret.clone()),
+            ..AccessConfig::default()
+        };
+        Ok(Access { config, secret, warnings: Vec::new() })
     }
 
     /// Reads keys and secrets, and makes the server's secret where there is none.
@@ -68,10 +107,10 @@ impl Config {
         let config = AccessConfig {
             tenants,
             routes: routes.collect(),
-            secret: Some(secret),
+            secret: Some(secret.clone()),
             admin_key: admin_key.transpose()?,
         };
-        Ok(Access { config, warnings })
+        Ok(Access { config, secret, warnings })
     }
 
     fn hash(&self, key: &Key) -> Result<KeyHash> {

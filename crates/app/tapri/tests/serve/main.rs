@@ -13,6 +13,8 @@
 mod audit;
 mod exact;
 mod explain;
+mod gateway;
+mod isolation;
 mod ledger;
 mod process;
 mod sdk;

@@ -53,7 +53,7 @@ impl Two {
 }
 
 /// Status, head and body of a call with a key.
-fn call(server: &Server, key: &str, path: &str, body: &Value) -> (u16, String, String) {
+pub fn call(server: &Server, key: &str, path: &str, body: &Value) -> (u16, String, String) {
     let reply = read(post_with(server, path, &format!("authorization: Bearer {key}\r\n"), body));
     let (head, body) = reply.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();

@@ -77,7 +77,7 @@ async fn run(
 ) -> Result<(Half, Outgoing), ApiError> {
     let inbound = outgoing::inbound(call)?;
     let asked = call.model.as_deref().or(inbound.model.as_deref());
-    let (card, targets) = inner.targets(asked)?;
+    let (card, targets) = inner.targets(asked, &call.origin.route)?;
     let prefix = Prefix::of(call, &card.id, inner.seed);
     let mut failed: Vec<usize> = Vec::new();
     let mut last: Option<Trouble> = None;
@@ -315,15 +315,25 @@ impl Inner {
     }
 
     /// Who serves a name. The model's card comes with them.
-    fn targets(
+    pub(super) fn targets(
         &self,
         asked: Option<&str>,
+        route: &str,
     ) -> Result<(Arc<crate::ModelCard>, Vec<Target>), ApiError> {
         let card = self.model(asked)?;
         let name = asked.unwrap_or(&card.id);
         let Some((card, targets)) = self.models.find(name, &self.upstreams) else {
             return Err(crate::unknown_model(name, &self.models.cards()));
         };
-        Ok((card, targets.to_vec()))
+        let allowed = self.routes.get(route);
+        let may = |target: &&Target| {
+            allowed.is_none_or(|names| names.contains(&self.upstreams[target.upstream].name))
+        };
+        let targets: Vec<Target> = targets.iter().filter(may).copied().collect();
+        if targets.is_empty() {
+            // As if it were not there: what other routes have is not this caller's to know.
+            return Err(crate::unknown_model(name, &[]));
+        }
+        Ok((card, targets))
     }
 }

@@ -1,0 +1,86 @@
+//! Who answers the calls of `tapri serve`: the engine in this process, upstreams, both, or a process for each tenant.
+
+mod upstreams;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tapri_pipeline::{Backend, Pipeline};
+use tapri_server::tenants::secret::ServerSecret;
+use tapri_upstream::{Fleet, FleetConfig, Several};
+use tokio::runtime::Handle;
+
+use super::isolation::{Isolated, Shares};
+use crate::cli::ServeArgs;
+use crate::config::Config;
+use crate::config::sections::Isolation;
+use crate::embed;
+use crate::failure::Failure;
+use crate::load::{self, Loaded};
+
+/// Loads what answers. Blocks; to be called inside a runtime.
+pub(super) fn load(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> Result<Loaded> {
+    let sections = &config.sections;
+    if sections.server.isolation == Isolation::Process {
+        return isolated(args, config);
+    }
+    let fleet = upstreams::fleet(config, secret)?;
+    let encoder = embed::encoder(args.embed_model.as_ref())?;
+    let mut beside: Vec<Arc<dyn Backend>> = Vec::new();
+    beside.extend(encoder.map(|it| Arc::new(it) as Arc<dyn Backend>));
+    let engine = sections.engine.enabled.unwrap_or(fleet.is_none());
+    let Some(fleet) = fleet else {
+        if !engine {
+            return Err(nobody().into());
+        }
+        return load::load(&args.model, &args.engine, beside);
+    };
+    let names: Vec<&str> =
+        sections.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+    let name = names.join(", ");
+    let fleet: Arc<dyn Backend> = Arc::new(start(fleet)?);
+    if engine {
+        beside.push(fleet);
+        let loaded = load::load(&args.model, &args.engine, beside)?;
+        return Ok(Loaded { name: format!("{}, {name}", loaded.name), ..loaded });
+    }
+    let pipeline = match beside.is_empty() {
+        true => Pipeline::new(fleet),
+        false => Pipeline::new(Arc::new(Several::new(fleet, beside))),
+    };
+    Ok(Loaded { name, pipeline })
+}
+
+fn start(mut config: FleetConfig) -> Result<Fleet> {
+    let runtime = Handle::current();
+    runtime.block_on(Fleet::discover(&mut config));
+    let fleet = Fleet::new(config)?;
+    fleet.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let _inside = runtime.enter();
+    fleet.watch();
+    Ok(fleet)
+}
+
+fn isolated(args: &ServeArgs, config: &Config) -> Result<Loaded> {
+    if !config.sections.upstreams.is_empty() {
+        let hint = "take the upstreams out, or leave isolation at \"scope\"";
+        return Err(Failure::usage(
+            "isolation = \"process\" is for the embedded engine alone",
+            hint,
+        )
+        .into());
+    }
+    let names = config.tenant_names()?;
+    let shares = Shares::split(args.engine.kv_memory, &names)
+        .map_err(|error| Failure::usage(error.to_string(), "lower kv_share in [tenant.limits]"))?;
+    let model = args.model.to_string();
+    let isolated = Isolated::new(model.clone(), args.engine.arguments(), shares)?;
+    Ok(Loaded { name: model, pipeline: Pipeline::new(Arc::new(isolated)) })
+}
+
+fn nobody() -> Failure {
+    Failure::usage(
+        "the engine is off, and there is no upstream: nobody could answer",
+        "write an [[upstream]], or leave `enabled` in [engine] out",
+    )
+}

@@ -1,0 +1,182 @@
+//! `isolation = "process"`: an engine process for each tenant, behind one gateway.
+//!
+//! The process of a tenant is `tapri serve` on a loopback port of its own, with a key that nobody else knows. It is
+//! started by the tenant's first call and started again when it dies, after a pause that doubles. It reads from a pipe
+//! that the gateway holds: however the gateway ends, `kill -9` included, the pipe closes and the process stops. The KV
+//! memory is split by the tenants' shares, so one tenant's prompts can't push out another's.
+
+mod child;
+mod shares;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Result;
+use tapri_pipeline::api::{ApiError, Call, ErrorKind, Prompt};
+use tapri_pipeline::{Backend, BackendStats, ModelCard};
+use tapri_server::tenants::key::new_key;
+use tapri_upstream::{Answer, CallStream};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub(super) use child::{CHILD_KEY, end_with_stdin};
+pub(super) use shares::Shares;
+
+use child::{Starter, State};
+
+/// How long a call waits for its tenant's process: a large model takes a while to load.
+const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// The engine processes of all tenants, as one backend.
+pub(super) struct Isolated {
+    card: Arc<ModelCard>,
+    starter: Starter,
+    shares: Shares,
+    children: Mutex<HashMap<String, Supervised>>,
+    stop: watch::Sender<bool>,
+    runtime: Handle,
+}
+
+struct Supervised {
+    state: watch::Receiver<State>,
+    task: JoinHandle<()>,
+}
+
+impl Isolated {
+    /// No process yet. To be made inside a runtime, on which the processes are watched.
+    pub(super) fn new(model: String, arguments: Vec<String>, shares: Shares) -> Result<Self> {
+        let card = ModelCard {
+            id: model.clone(),
+            aliases: Vec::new(),
+            upstream: "isolated".to_owned(),
+            context: None,
+            vocabulary: None,
+            template: None,
+            fingerprint: String::new(),
+            since: SystemTime::now(),
+        };
+        Ok(Isolated {
+            card: Arc::new(card),
+            starter: Starter::new(model, arguments)?,
+            shares,
+            children: Mutex::default(),
+            stop: watch::Sender::new(false),
+            runtime: Handle::current(),
+        })
+    }
+
+    /// The state of a tenant's process, which is started if it isn't there.
+    fn of(&self, tenant: &str) -> Result<watch::Receiver<State>, ApiError> {
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(child) = children.get(tenant) {
+            return Ok(child.state.clone());
+        }
+        if *self.stop.borrow() {
+            return Err(unavailable("The server is shutting down", "shutting_down"));
+        }
+        let Some(memory) = self.shares.of(tenant) else {
+            return Err(unavailable(
+                "This tenant came after the server started, and has no process of its own yet",
+                "tenant_not_started",
+            ));
+        };
+        let key = new_key().map_err(|_| unavailable("No key could be made", "engine_failed"))?;
+        let (sender, state) = watch::channel(State::Starting);
+        let supervisor = self.starter.clone().supervise(
+            tenant.to_owned(),
+            memory,
+            key,
+            sender,
+            self.stop.subscribe(),
+        );
+        let task = self.runtime.spawn(supervisor);
+        children.insert(tenant.to_owned(), Supervised { state: state.clone(), task });
+        Ok(state)
+    }
+}
+
+impl Backend for Isolated {
+    fn models(&self) -> Vec<Arc<ModelCard>> {
+        vec![Arc::clone(&self.card)]
+    }
+
+    fn name(&self) -> &str {
+        "isolated"
+    }
+
+    fn start(&self, call: Call) -> Answer<CallStream> {
+        let state = self.of(&call.origin.tenant);
+        Box::pin(async move {
+            let mut state = state?;
+            let ready = tokio::time::timeout(
+                START_LIMIT,
+                state.wait_for(|s| !matches!(s, State::Starting)),
+            );
+            let now = match ready.await {
+                Ok(Ok(now)) => now.clone(),
+                _ => {
+                    return Err(unavailable(
+                        "This tenant's engine does not start",
+                        "engine_starting",
+                    ));
+                }
+            };
+            match now {
+                State::Ready(backend) => backend.start(call).await,
+                State::Down(pause) => {
+                    Err(unavailable("This tenant's engine has ended", "engine_lost")
+                        .retry_after(pause))
+                }
+                State::Starting | State::Stopped => {
+                    Err(unavailable("The server is shutting down", "shutting_down"))
+                }
+            }
+        })
+    }
+
+    fn tokenize(&self, _: Prompt) -> Answer<Vec<u32>> {
+        Box::pin(async { Err(no_tokens()) })
+    }
+
+    fn tokenize_piece(&self, _: String) -> Answer<Vec<u32>> {
+        Box::pin(async { Err(no_tokens()) })
+    }
+
+    fn detokenize(&self, _: Vec<u32>) -> Answer<String> {
+        Box::pin(async { Err(no_tokens()) })
+    }
+
+    fn stats(&self) -> Option<BackendStats> {
+        None
+    }
+
+    fn shutdown(&self, _: Duration) {
+        self.stop.send_replace(true);
+        let children: Vec<Supervised> = {
+            let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+            children.drain().map(|(_, child)| child).collect()
+        };
+        for child in children {
+            // A panic of a supervisor has been printed.
+            let _ = self.runtime.block_on(child.task);
+        }
+    }
+}
+
+fn unavailable(message: &'static str, code: &'static str) -> ApiError {
+    ApiError::new(ErrorKind::Unavailable, message)
+        .code(code)
+        .hint("Try again in a moment")
+        .retry_after(Duration::from_secs(1))
+}
+
+fn no_tokens() -> ApiError {
+    ApiError::new(
+        ErrorKind::Invalid,
+        "Text is not tokenized here: each tenant has an engine of its own",
+    )
+    .code("unsupported")
+    .hint("Ask a server without `isolation = \"process\"`")
+}

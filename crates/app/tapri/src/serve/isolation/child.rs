@@ -1,0 +1,194 @@
+//! One tenant's process: started, watched, started again, ended.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use tapri_pipeline::Backend;
+use tapri_pipeline::api::Format;
+use tapri_upstream::{Api, Credential, Fleet, FleetConfig, Kind, Retry, Secret, UpstreamConfig};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::watch;
+
+/// The variable that gives a process its key. Only the user's own processes can read it.
+pub(in crate::serve) const CHILD_KEY: &str = "TAPRI_CHILD_KEY";
+
+/// The pause after a first death; each further one in a row doubles it.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A process that lived as long as this was well: what follows is a first death again.
+const WELL: Duration = Duration::from_secs(60);
+
+/// How long a model may take to load.
+const LOAD_LIMIT: Duration = Duration::from_secs(600);
+
+/// How long a process has to end by itself.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a tenant's process is doing.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// It loads its model.
+    Starting,
+    /// It answers.
+    Ready(Arc<dyn Backend>),
+    /// It died, and is started again after this.
+    Down(Duration),
+    /// The gateway ends.
+    Stopped,
+}
+
+/// How a process is started.
+#[derive(Clone)]
+pub(crate) struct Starter {
+    program: PathBuf,
+    model: String,
+    /// Flags of the engine that every process gets.
+    arguments: Vec<String>,
+}
+
+impl Starter {
+    pub(crate) fn new(model: String, arguments: Vec<String>) -> Result<Self> {
+        let program = std::env::current_exe().context("the path of this program is not known")?;
+        Ok(Starter { program, model, arguments })
+    }
+
+    /// Keeps a tenant's process alive until the end.
+    pub(crate) async fn supervise(
+        self,
+        tenant: String,
+        memory: u64,
+        key: String,
+        state: watch::Sender<State>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let mut pause = PAUSE;
+        loop {
+            state.send_replace(State::Starting);
+            let begun = tokio::time::Instant::now();
+            let started = tokio::select! {
+                started = tokio::time::timeout(LOAD_LIMIT, self.start(&tenant, memory, &key)) => started,
+                () = stopped(&mut stop) => break,
+            };
+            let started = started.unwrap_or_else(|_| Err(anyhow!("it did not start in time")));
+            match started {
+                Ok((mut child, pipe, backend)) => {
+                    tracing::info!(tenant, pid = child.id(), "an engine process is ready");
+                    state.send_replace(State::Ready(backend));
+                    tokio::select! {
+                        status = child.wait() => {
+                            let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
+                            tracing::error!(tenant, "an engine process ended: {status}");
+                        }
+                        () = stopped(&mut stop) => {
+                            end(child, pipe).await;
+                            break;
+                        }
+                    }
+                }
+                Err(error) => tracing::error!(tenant, "an engine process did not start: {error:#}"),
+            }
+            if begun.elapsed() > WELL {
+                pause = PAUSE;
+            }
+            state.send_replace(State::Down(pause));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = stopped(&mut stop) => break,
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        state.send_replace(State::Stopped);
+    }
+
+    /// Starts a process and waits until it says where it listens.
+    async fn start(
+        &self,
+        tenant: &str,
+        memory: u64,
+        key: &str,
+    ) -> Result<(Child, ChildStdin, Arc<dyn Backend>)> {
+        let mut command = Command::new(&self.program);
+        // Ctrl-C at the terminal is for the gateway, which ends this when its calls have ended.
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command
+            .args(["serve", "--child-of-tapri", tenant, "--host", "127.0.0.1", "--port", "0"])
+            .args(["--no-ledger", "--no-alerts", "--kv-memory", &memory.to_string()])
+            .args(["--model", &self.model])
+            .args(&self.arguments)
+            .env(CHILD_KEY, key)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .context("it can't be started")?;
+        let pipe = child.stdin.take().context("it has no stdin")?;
+        let mut lines = BufReader::new(child.stdout.take().context("it has no stdout")?).lines();
+        let address = loop {
+            let line = lines.next_line().await?.context("it ended before it listened")?;
+            if let Some((_, address)) = line.split_once(" on http://") {
+                break address.trim().to_owned();
+            }
+        };
+        // What it says later has to go somewhere; the end of its output ends the task.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let every = [
+            Format::Chat,
+            Format::Completion,
+            Format::Responses,
+            Format::Embeddings,
+            Format::Messages,
+        ];
+        let upstream = UpstreamConfig {
+            formats: every.to_vec(),
+            kind: Kind::Server,
+            credential: Credential::Shared(Secret::new(key)),
+            // What the engine refuses, it refuses for a reason.
+            retry: Retry { most: 0, ..Retry::default() },
+            ..UpstreamConfig::new("isolated", format!("http://{address}"), Api::OpenAi)
+        };
+        let fleet =
+            Fleet::new(FleetConfig { upstreams: vec![upstream], ..FleetConfig::default() })?;
+        Ok((child, pipe, Arc::new(fleet)))
+    }
+}
+
+/// Waits for the gateway's end.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Ends a process: its pipe closes, and it has a while to go by itself.
+async fn end(mut child: Child, pipe: ChildStdin) {
+    drop(pipe);
+    if tokio::time::timeout(END_LIMIT, child.wait()).await.is_err() {
+        // Failing means that it is gone.
+        let _ = child.kill().await;
+    }
+}
+
+/// In a tenant's process: asks it to stop, as SIGTERM does, when the gateway's end of the pipe closes.
+pub(in crate::serve) fn end_with_stdin() {
+    // A thread of its own that nobody waits for: a read that never ends would hold up the end of a runtime.
+    std::thread::spawn(|| {
+        let mut bytes = [0; 64];
+        while std::io::stdin().read(&mut bytes).is_ok_and(|read| read > 0) {}
+        #[cfg(unix)]
+        {
+            use rustix::process::{Signal, getpid, kill_process};
+            if kill_process(getpid(), Signal::TERM).is_ok() {
+                return;
+            }
+        }
+        std::process::exit(0);
+    });
+}

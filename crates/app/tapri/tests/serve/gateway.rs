@@ -1,0 +1,156 @@
+//! A configuration with routes, upstreams and tenants, end to end in front of a scripted upstream: what the exact cache
+//! and single-flight share within a tenant and never between two, and which upstreams a route may take.
+
+use std::fs;
+
+use serde_json::json;
+use tapri_fake_upstream::{Fake, FakeConfig, Script};
+use tempfile::TempDir;
+
+use crate::process::Server;
+use crate::tenants::call;
+use crate::{post_with, read, wait_until};
+
+const RED: &str = "tapri_red_red_red_red_red";
+const BLUE: &str = "tapri_blue_blue_blue_blue";
+const CHAT: &str = "/v1/chat/completions";
+
+/// Upstreams that live as long as this, and a folder for the configuration.
+struct Scene {
+    runtime: tokio::runtime::Runtime,
+    fakes: Vec<Fake>,
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new(fakes: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let fakes = (0..fakes)
+            .map(|_| runtime.block_on(Fake::start(FakeConfig::default())).unwrap())
+            .collect();
+        Scene { runtime, fakes, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn serve(&self, config: &str) -> Server {
+        let mut config = config.to_owned();
+        for (at, fake) in self.fakes.iter().enumerate() {
+            config = config.replace(&format!("URL{at}"), &format!("{}/v1", fake.url()));
+        }
+        for (name, key) in [("red", RED), ("blue", BLUE)] {
+            fs::write(self.folder.path().join(name), key).unwrap();
+            config.push_str(&format!("[[tenant]]\nname = \"{name}\"\nkeys = [\"file:{name}\"]\n"));
+        }
+        let path = self.folder.path().join("tapri.toml");
+        fs::write(&path, config).unwrap();
+        Server::start(&["--config", path.to_str().unwrap()])
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for fake in self.fakes.drain(..) {
+            self.runtime.block_on(fake.stop());
+        }
+    }
+}
+
+const ONE: &str = r#"
+[[upstream]]
+name = "fake"
+kind = "vllm"
+url = "URL0"
+models = ["m"]
+[[route]]
+name = "cached"
+[route.exact]
+mode = "always"
+ttl = "1h"
+"#;
+
+#[test]
+fn the_exact_cache_and_the_salt_keep_tenants_apart() {
+    let scene = Scene::new(1);
+    let server = scene.serve(ONE);
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "What is a lease?"}]});
+    let ask = |key: &str| call(&server, key, CHAT, &body);
+    let status = |head: &str| {
+        let line = head.lines().find(|line| line.starts_with("cache-status:")).unwrap_or("");
+        line.contains("tapri-exact; hit")
+    };
+    let (code, head, first) = ask(RED);
+    assert_eq!(code, 200, "{first}");
+    assert!(!status(&head), "{head}");
+    let (_, head, again) = ask(RED);
+    assert!(status(&head) && head.contains("age:"), "within a tenant it hits: {head}");
+    let (_, head, other) = ask(BLUE);
+    assert!(!status(&head) && !head.contains("age:"), "{head}");
+    assert!(again.contains("choices") && other.contains("choices"));
+    let seen = scene.fakes[0].seen();
+    assert_eq!(seen.len(), 2, "one call for each tenant reached the upstream");
+    let salts: Vec<_> = seen.iter().map(|seen| seen.json()["cache_salt"].clone()).collect();
+    assert!(
+        salts.iter().all(|salt| salt.as_str().is_some_and(|salt| salt.len() >= 32)),
+        "{salts:?}"
+    );
+    assert_ne!(salts[0], salts[1], "each tenant has its own salt");
+}
+
+#[test]
+fn single_flight_is_within_a_tenant() {
+    let scene = Scene::new(1);
+    let server = scene.serve(ONE);
+    scene.fakes[0].always(Script { delay_ms: 1500, ..Script::default() });
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "What is a deed?"}]});
+    let begin =
+        |key: &str| post_with(&server, CHAT, &format!("authorization: Bearer {key}\r\n"), &body);
+    let leader = begin(RED);
+    wait_until("the first call to be at the upstream", || scene.fakes[0].came() == 1);
+    let (follower, stranger) = (begin(RED), begin(BLUE));
+    wait_until("the stranger's call to be there as well", || scene.fakes[0].came() == 2);
+    let (leader, follower, stranger) = (read(leader), read(follower), read(stranger));
+    for answer in [&leader, &follower, &stranger] {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert!(follower.contains("collapsed"), "{follower}");
+    assert!(!stranger.contains("collapsed") && !leader.contains("collapsed"), "{stranger}");
+    assert_eq!(scene.fakes[0].came(), 2, "the follower had the leader's answer");
+}
+
+#[test]
+fn a_route_takes_its_own_upstreams() {
+    let scene = Scene::new(2);
+    let server = scene.serve(
+        r#"
+[[upstream]]
+name = "one"
+url = "URL0"
+models = ["m"]
+[[upstream]]
+name = "two"
+url = "URL1"
+models = ["m", "only-two"]
+[[route]]
+name = "first"
+upstreams = ["one"]
+[[route]]
+name = "second"
+upstreams = ["two"]
+"#,
+    );
+    let ask = |route: &str, model: &str, text: &str| {
+        let headers = format!("authorization: Bearer {RED}\r\nx-tapri-route: {route}\r\n");
+        let body = json!({"model": model, "messages": [{"role": "user", "content": text}]});
+        read(post_with(&server, CHAT, &headers, &body))
+    };
+    for text in ["a", "b", "c"] {
+        assert!(ask("first", "m", text).starts_with("HTTP/1.1 200"));
+        assert!(ask("second", "m", text).starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!([scene.fakes[0].came(), scene.fakes[1].came()], [3, 3]);
+    let refused = ask("first", "only-two", "a");
+    assert!(
+        refused.starts_with("HTTP/1.1 404") && refused.contains("model_not_found"),
+        "{refused}"
+    );
+    assert_eq!(scene.fakes[1].came(), 3);
+}
