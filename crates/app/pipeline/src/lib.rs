@@ -51,4 +51,4 @@ pub use tapri_api as api;
 pub use tapri_cache as cache;
 pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
-pub use tapri_upstream::{Backend, BackendStats, ModelCard};
+pub use tapri_upstream::{Backend, BackendStats, ModelCard, UpstreamStats};

@@ -8,7 +8,7 @@ use tapri_api::{
     Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
 };
 use tapri_cache::exact::{ExactCache, ExactStats, Filter};
-use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard};
+use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard, UpstreamStats};
 
 use crate::erasing::{self, PurgeError, PurgeReport, Scopes};
 use crate::exact::{self, Begun, Exact};
@@ -175,6 +175,11 @@ impl Pipeline {
         self.backend.tokenize(prompt).await
     }
 
+    /// How many tokens a call's prompt has.
+    pub async fn count_tokens(&self, call: Call) -> Result<usize, ApiError> {
+        self.backend.count_tokens(call).await
+    }
+
     /// The token ids of a piece of text on its own: nothing is added, and nothing in it is special.
     pub async fn tokenize_piece(&self, text: String) -> Result<Vec<u32>, ApiError> {
         self.backend.tokenize_piece(text).await
@@ -188,6 +193,11 @@ impl Pipeline {
     /// The backend's counters, where it has any.
     pub fn stats(&self) -> Option<BackendStats> {
         self.backend.stats()
+    }
+
+    /// What each upstream did and does, where there are any.
+    pub fn upstreams(&self) -> Vec<UpstreamStats> {
+        self.backend.upstreams()
     }
 
     /// Ends the backend, then the caches; see [`Backend::shutdown`]. Blocks.

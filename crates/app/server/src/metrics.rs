@@ -22,6 +22,10 @@ use tapri_pipeline::{BackendStats, Pipeline};
 use crate::alerts::Alerts;
 use crate::alerts::collector::AlertCollector;
 
+mod upstreams;
+
+use upstreams::UpstreamCollector;
+
 /// How calls ended: vLLM's words, and `error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
@@ -117,6 +121,7 @@ impl Metrics {
             &FIRST_TOKEN,
         );
         registry.register_collector(Box::new(LedgerCollector { pipeline: pipeline.clone() }));
+        registry.register_collector(Box::new(UpstreamCollector(pipeline.clone())));
         registry.register_collector(Box::new(EngineCollector { pipeline: pipeline.clone() }));
         registry.register_collector(Box::new(exact::ExactCollector::of(pipeline)));
         if let Some(alerts) = alerts {

@@ -47,6 +47,12 @@ pub trait Backend: Send + Sync + 'static {
     /// template around a conversation, and a beginning-of-text token where the model wants one.
     fn tokenize(&self, prompt: Prompt) -> Answer<Vec<u32>>;
 
+    /// How many tokens a call's prompt has. Those who have no tokenizer at hand ask whoever would answer.
+    fn count_tokens(&self, call: Call) -> Answer<usize> {
+        let tokens = self.tokenize(call.prompt);
+        Box::pin(async move { Ok(tokens.await?.len()) })
+    }
+
     /// The token ids of a piece of text on its own: nothing is added, and nothing in it is special.
     fn tokenize_piece(&self, text: String) -> Answer<Vec<u32>>;
 

@@ -1,5 +1,6 @@
 //! All upstreams as one [`Backend`]: names to replicas, and one replica for each call.
 
+mod count;
 mod health;
 pub(crate) mod live;
 mod models;
@@ -232,6 +233,10 @@ impl Backend for Fleet {
 
     fn start(&self, call: Call) -> Answer<CallStream> {
         Box::pin(start::start(Arc::clone(&self.inner), call))
+    }
+
+    fn count_tokens(&self, call: Call) -> Answer<usize> {
+        Box::pin(count::count(Arc::clone(&self.inner), call))
     }
 
     fn tokenize(&self, _: Prompt) -> Answer<Vec<u32>> {

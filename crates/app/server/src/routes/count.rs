@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use tapri_api::{CallId, Format, Inbound, Prompt};
+use tapri_api::{Call, CallId, Format, Inbound, Origin, Prompt};
 
 use super::{App, generate};
 use crate::tenants::caller::Caller;
@@ -17,12 +17,23 @@ pub(super) async fn count_tokens(State(app): State<App>, request: Request) -> Re
         let bytes = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
         let headers = generate::affecting(&parts.headers);
         let mut inbound = Inbound::read(Format::Messages, bytes, headers)?;
-        caller.route(&parts.headers, inbound.model.as_deref())?;
+        let route = caller.route(&parts.headers, inbound.model.as_deref())?;
         app.pipeline().model(inbound.model.as_deref())?;
+        let mut origin = Origin::of("/v1/messages/count_tokens");
+        origin.tenant = caller.name().to_owned().into();
+        if let Some(route) = route {
+            origin.route = route.name.clone().into();
+        }
         // A message must say how long its answer may be, and a question about its prompt needn't.
         inbound.body.entry("max_tokens").or_insert_with(|| 1.into());
-        let tokens = app.pipeline().tokenize(Prompt::Request(inbound.into())).await?;
-        Ok(reply::json(serde_json::json!({ "input_tokens": tokens.len() }).to_string()))
+        let mut call = Call::request(inbound.into());
+        call.origin = origin;
+        if let Prompt::Request(inbound) = &call.prompt {
+            call.model.clone_from(&inbound.model);
+        }
+        caller.sign(&mut call);
+        let tokens = app.pipeline().count_tokens(call).await?;
+        Ok(reply::json(serde_json::json!({ "input_tokens": tokens }).to_string()))
     };
     let result = count.await;
     app.respond_in(Format::Messages, CallId::random(), result)

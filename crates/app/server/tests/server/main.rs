@@ -12,6 +12,7 @@ mod http;
 mod listening;
 mod scripted;
 mod tenants;
+mod upstreams;
 mod wire;
 
 const CHAT: &str = "/v1/chat/completions";

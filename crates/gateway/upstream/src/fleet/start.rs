@@ -21,8 +21,8 @@ use crate::prefix::rules::{Help, Rule};
 use crate::prefix::walk::{BLOCK, Prefix};
 
 /// What a choice was made from.
-struct Chosen {
-    target: Target,
+pub(super) struct Chosen {
+    pub(super) target: Target,
     seen: usize,
     best: usize,
 }
@@ -198,7 +198,7 @@ fn wait(
 }
 
 /// The replica for a call, among those that have not failed it.
-fn pick(
+pub(super) fn pick(
     inner: &Inner,
     targets: &[Target],
     prefix: &Prefix,
@@ -263,7 +263,10 @@ fn expected(
 }
 
 /// The key that a call is sent with.
-fn key<'a>(upstream: &'a UpstreamConfig, call: &Call) -> Result<Option<&'a Secret>, ApiError> {
+pub(super) fn key<'a>(
+    upstream: &'a UpstreamConfig,
+    call: &Call,
+) -> Result<Option<&'a Secret>, ApiError> {
     match &upstream.credential {
         Credential::None => Ok(None),
         Credential::Shared(key) => Ok(Some(key)),

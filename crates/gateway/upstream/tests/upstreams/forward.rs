@@ -152,6 +152,28 @@ async fn models_are_mapped_listed_and_refused() {
 }
 
 #[tokio::test]
+async fn a_route_has_its_own_upstreams() {
+    let (one, two) = (fake(Script::text("one")).await, fake(Script::text("two")).await);
+    let upstreams =
+        vec![upstream("one", &one.url(), Api::OpenAi), upstream("two", &two.url(), Api::OpenAi)];
+    let routes = [("second".to_owned(), vec!["two".to_owned()]), ("none".to_owned(), Vec::new())];
+    let config = FleetConfig { upstreams, routes: routes.into(), ..FleetConfig::default() };
+    let fleet = Fleet::new(config).unwrap();
+    let on = |route: &'static str| {
+        let mut call = call(Format::Chat, chat("Hi"));
+        call.origin.route = route.into();
+        call
+    };
+    for _ in 0..5 {
+        assert_eq!(ask(&fleet, on("second")).await.unwrap().text, "two");
+    }
+    assert_eq!(ask(&fleet, on("none")).await.unwrap_err().status(), 404);
+    assert!(ask(&fleet, on("another")).await.is_ok());
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test]
 async fn an_upstreams_list_of_models_is_taken_over() {
     let models = vec!["one".to_owned(), "two".to_owned()];
     let fake = Fake::start(FakeConfig { models, ..FakeConfig::default() }).await.unwrap();
