@@ -218,6 +218,17 @@ impl Pass {
         self.breaker.told(self.era, false, now);
     }
 
+    /// An answer has begun. Where this call was the trial, others may come now: an answer may take minutes. What is given
+    /// goes on speaking for the answer.
+    pub fn begun(self, now: Instant) -> Option<Pass> {
+        if !self.trial {
+            return Some(self);
+        }
+        let breaker = Arc::clone(&self.breaker);
+        self.well(now);
+        breaker.enter(now)
+    }
+
     /// It failed.
     pub fn ill(mut self, now: Instant) {
         self.told = true;

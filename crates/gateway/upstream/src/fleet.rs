@@ -205,16 +205,14 @@ impl Inner {
     }
 
     fn model(&self, name: Option<&str>) -> Result<Arc<ModelCard>, ApiError> {
-        let cards = self.models.cards();
-        match (name, cards.as_slice()) {
-            (Some(name), _) => self
-                .models
-                .find(name, &self.upstreams)
-                .map(|(card, _)| card)
-                .ok_or_else(|| unknown_model(name, &cards)),
-            (None, [card]) => Ok(Arc::clone(card)),
-            (None, cards) => Err(crate::backend::unnamed(cards)),
-        }
+        let Some(name) = name else {
+            return match self.models.cards().as_slice() {
+                [card] => Ok(Arc::clone(card)),
+                cards => Err(crate::backend::unnamed(cards)),
+            };
+        };
+        let found = self.models.find(name, &self.upstreams);
+        found.map(|(card, _)| card).ok_or_else(|| unknown_model(name, &self.models.cards()))
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) async fn start(inner: Arc<Inner>, call: Call) -> Result<CallStream, A
 struct Half {
     response: reqwest::Response,
     running: Running,
-    pass: crate::breaker::Pass,
+    pass: Option<crate::breaker::Pass>,
     expected: Expected,
     submitted: tokio::time::Instant,
     inner: Arc<Inner>,
@@ -137,12 +137,16 @@ async fn run(
             outgoing(call, &inbound, &endpoint.upstream, served, &card.id, &prefix, &help)?;
         let expected = expected(endpoint, rule, &prefix, &chosen);
         let replica = chosen.target.endpoint as u32;
-        inner.index().reads(&prefix.blocks, replica, now);
+        // What is to leave nothing behind is not looked for later.
+        if call.cache.may_store() {
+            inner.index().reads(&prefix.blocks, replica, now);
+        }
         inner.work().reads(replica, prefix.blocks.len().saturating_sub(chosen.seen));
         let running = Running::begin(endpoint);
         let sent = endpoint.send(outgoing.format.path(), &outgoing, key, &inbound.headers).await;
         match sent {
             Ok(response) => {
+                let pass = pass.begun(inner.clock.now());
                 let inner = Arc::clone(inner);
                 let half = Half { response, running, pass, expected, submitted, inner };
                 return Ok((half, outgoing));

@@ -59,7 +59,7 @@ pub(crate) struct Events {
 pub(crate) struct Begun {
     pub(crate) response: Response,
     pub(crate) running: Running,
-    pub(crate) pass: Pass,
+    pub(crate) pass: Option<Pass>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stopping: Stopping,
     pub(crate) expected: Expected,
@@ -92,7 +92,7 @@ impl Events {
             request_id: request_id(response.headers()),
             response,
             running,
-            pass: Some(pass),
+            pass,
             clock,
             stopping,
             expected,

@@ -116,7 +116,9 @@ pub(crate) fn outgoing(
     }
     salt_edit(call, body, upstream, &mut edits);
     let client_usage = usage_edit(inbound, body, format, upstream, &mut edits);
+    // A call that is to leave nothing behind gets no help in being kept.
     if upstream.kind == Kind::Hosted
+        && call.cache.may_store()
         && let Some(rule) = help.rule
     {
         key_edit(call, body, format, name, prefix, rule, help, &mut edits);
@@ -172,6 +174,10 @@ fn salt_edit(
     let own = body.get("cache_salt").and_then(Value::as_str);
     if upstream.kind == Kind::Vllm {
         let client = call.salt.as_ref().map(|salt| salt.as_str()).or(own);
+        // `no-store` and `no-cache`: under a salt of its own the call finds nothing, and nobody finds what it leaves.
+        let alone = format!("only {}", call.id);
+        let shared = call.cache.may_store() && call.cache.may_read();
+        let client = if shared { client } else { Some(alone.as_str()) };
         let salt = salt::vllm(upstream.salt_secret.reveal().as_bytes(), &call.scope.0, client);
         edits.push(Edit::set("cache_salt", Value::from(salt)));
     } else if body.contains_key("cache_salt") {

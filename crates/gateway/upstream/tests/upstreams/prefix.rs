@@ -50,6 +50,22 @@ async fn vllm_gets_a_salt_that_only_the_gateway_can_make() {
 }
 
 #[tokio::test]
+async fn no_store_and_no_cache_hold_at_vllm() {
+    let fake = caching(CacheStyle::Vllm).await;
+    let up = UpstreamConfig { kind: Kind::Vllm, ..upstream("v", &fake.url(), Api::OpenAi) };
+    let fleet = fleet(vec![up]);
+    let mut cached = Vec::new();
+    for directives in ["no-store", "", "", "no-cache", "no-store", ""] {
+        let mut call = call(Format::Chat, long("case "));
+        call.cache = tapri_api::CacheDirectives::parse(directives);
+        let answer = ask(&fleet, call).await.unwrap();
+        cached.push(answer.finish().usage.cached().unwrap() > 0);
+    }
+    assert_eq!(cached, [false, false, true, false, false, true]);
+    fake.stop().await;
+}
+
+#[tokio::test]
 async fn a_clients_salt_reaches_no_other_upstream() {
     let fake = fake(Script::default()).await;
     let fleet = fleet(vec![upstream("up", &fake.url(), Api::OpenAi)]);
