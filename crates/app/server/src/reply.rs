@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use tapri_api::convert::Dropped;
 use tapri_api::encode;
 use tapri_api::{ApiError, CacheStatus, CallId, ErrorKind, Format, TemplateUse};
 
@@ -13,6 +14,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const ANTHROPIC_ID: HeaderName = HeaderName::from_static("request-id");
 /// An upstream's name for a request that it refused: what its operator asks for.
 const UPSTREAM_ID: HeaderName = HeaderName::from_static("x-tapri-upstream-request-id");
+/// What of a request was left out on the way to an upstream.
+const WARNING: HeaderName = HeaderName::from_static("x-tapri-warning");
 /// Says that the model has no chat template of its own.
 const TEMPLATE: HeaderName = HeaderName::from_static("x-tapri-template");
 
@@ -86,6 +89,15 @@ pub(crate) fn call_headers(
     }
     if template == Some(TemplateUse::ChatMlFallback) {
         headers.insert(TEMPLATE, HeaderValue::from_static("chatml-fallback"));
+    }
+}
+
+/// Names what of a request its upstream's API has no words for: cache markers above all, which would else vanish without
+/// a sign but the bill.
+pub(crate) fn warnings(headers: &mut HeaderMap, dropped: &[Dropped]) {
+    let all: Vec<String> = dropped.iter().map(Dropped::to_string).collect();
+    if let (false, Ok(value)) = (all.is_empty(), HeaderValue::from_str(&all.join("; "))) {
+        headers.insert(WARNING, value);
     }
 }
 

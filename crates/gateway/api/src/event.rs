@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ApiError;
+use crate::convert::Dropped;
 use crate::inbound::Format;
 use crate::reuse::Reuse;
 use crate::usage::Usage;
@@ -45,6 +46,8 @@ pub struct Admission {
     pub template: Option<TemplateUse>,
     /// The prompt's token ids, where the backend knows them: for records, not for answers.
     pub prompt_ids: Option<Arc<[u32]>>,
+    /// What of the request could not be said in the answerer's API, and affects no answer.
+    pub dropped: Vec<Dropped>,
 }
 
 /// Which chat template laid out a conversation.

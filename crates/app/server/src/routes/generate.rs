@@ -141,6 +141,8 @@ async fn answer(
         hide_cached,
         include_usage: inbound.include_usage(),
         explain,
+        // Chunks of another call's answer, stored or shared, have that call's id.
+        replayed: running.is_replay(),
         request: (inbound.format == Format::Responses).then(|| Arc::clone(inbound)),
         ..Head::new(inbound.format, id, model)
     };
@@ -160,6 +162,7 @@ async fn answer(
     let mut headers = HeaderMap::new();
     let status = (!hide_cached).then(|| running.cache_status());
     reply::call_headers(&mut headers, id, status.as_ref(), admission.template);
+    reply::warnings(&mut headers, &admission.dropped);
     if let Some(age) = running.age().filter(|_| !hide_cached) {
         headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
     }

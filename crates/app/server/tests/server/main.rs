@@ -8,6 +8,7 @@ mod deploy;
 mod engine;
 mod exact;
 mod explain;
+mod formats;
 mod http;
 mod listening;
 mod scripted;

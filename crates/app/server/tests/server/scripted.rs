@@ -193,6 +193,7 @@ pub fn admitted(cached: usize, stop: ReuseStop) -> Step {
         queued: Duration::ZERO,
         template: Some(TemplateUse::ChatMlFallback),
         prompt_ids: None,
+        dropped: Vec::new(),
     }))
 }
 

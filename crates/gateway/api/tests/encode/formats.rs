@@ -20,6 +20,7 @@ fn admitted() -> CallEvent {
         queued: Duration::ZERO,
         template: None,
         prompt_ids: None,
+        dropped: Vec::new(),
     })
 }
 

@@ -137,6 +137,7 @@ impl Hit {
             queued: Duration::ZERO,
             template: None,
             prompt_ids: None,
+            dropped: Vec::new(),
         }));
         events.extend(self.entry.replay(self.arrived.elapsed()));
         events

@@ -128,6 +128,7 @@ pub fn admitted() -> CallEvent {
         queued: Duration::ZERO,
         template: None,
         prompt_ids: None,
+        dropped: Vec::new(),
     })
 }
 

@@ -45,7 +45,13 @@ pub(super) fn admission(
         },
         other_scope: admitted.stop.reason == StopReason::OtherScope,
     };
-    Admission { reuse: Some(reuse), queued: admitted.queued, template, prompt_ids }
+    Admission {
+        reuse: Some(reuse),
+        queued: admitted.queued,
+        template,
+        prompt_ids,
+        dropped: Vec::new(),
+    }
 }
 
 pub(super) fn token(event: TokenEvent) -> Token {

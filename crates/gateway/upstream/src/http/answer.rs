@@ -78,7 +78,13 @@ impl Events {
             .and_then(|value| value.to_str().ok())
             .is_some_and(|value| value.trim_start().starts_with("text/event-stream"));
         let queued = submitted.elapsed();
-        let admission = Admission { reuse: None, queued, template: None, prompt_ids: None };
+        let admission = Admission {
+            reuse: None,
+            queued,
+            template: None,
+            prompt_ids: None,
+            dropped: outgoing.dropped.clone(),
+        };
         Events {
             ready: VecDeque::from([CallEvent::Admitted(admission)]),
             reading: if streams {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use tapri_api::convert::Dropped;
 use tapri_api::{ApiError, Call, ErrorKind, Format, Inbound, Prompt, decode};
 
 use super::splice::{Edit, splice};
@@ -21,6 +22,8 @@ pub(crate) struct Outgoing {
     pub(crate) format: Format,
     pub(crate) body: Bytes,
     pub(crate) options: decode::Options,
+    /// What the upstream's API has no words for, and affects no answer.
+    pub(crate) dropped: Vec<Dropped>,
 }
 
 /// What helps with a body.
@@ -103,10 +106,11 @@ pub(crate) fn outgoing(
 ) -> Result<Outgoing, ApiError> {
     let format = format(inbound.format, upstream)?;
     let converted;
+    let mut dropped = Vec::new();
     let (body, bytes) = if format == inbound.format {
         (&inbound.body, &inbound.bytes)
     } else {
-        converted = convert(inbound, format)?;
+        (converted, dropped) = convert(inbound, format)?;
         (&converted.body, &converted.bytes)
     };
     let name = upstream_name(served, asked);
@@ -141,7 +145,7 @@ pub(crate) fn outgoing(
     let choices = body.get("n").and_then(Value::as_u64).unwrap_or(1);
     let options =
         decode::Options { choices: usize::try_from(choices).unwrap_or(1).max(1), client_usage };
-    Ok(Outgoing { format, body: bytes, options })
+    Ok(Outgoing { format, body: bytes, options, dropped })
 }
 
 /// The name that an upstream has for a model.
@@ -154,14 +158,11 @@ pub(crate) fn upstream_name<'a>(served: &'a ServedModel, asked: &'a str) -> &'a 
     }
 }
 
-fn convert(inbound: &Inbound, to: Format) -> Result<Inbound, ApiError> {
+fn convert(inbound: &Inbound, to: Format) -> Result<(Inbound, Vec<Dropped>), ApiError> {
     let converted = tapri_api::convert::request(inbound, to)?;
-    for dropped in &converted.dropped {
-        tracing::debug!(field = dropped.field, "not sent on: it {}", dropped.why);
-    }
     let bytes = Value::Object(converted.body).to_string();
     // Headers are their own API's affair: `anthropic-beta` means nothing to OpenAI.
-    Inbound::read(to, bytes.into(), Vec::new())
+    Ok((Inbound::read(to, bytes.into(), Vec::new())?, converted.dropped))
 }
 
 /// A client's own salt is Tapri's to read; vLLM gets one that only the gateway can make.
