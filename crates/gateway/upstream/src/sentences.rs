@@ -163,8 +163,13 @@ impl Backend for Sentences {
                 raw: None,
                 timings: Timings { total: started.elapsed(), ..Timings::default() },
             };
-            let admission =
-                Admission { reuse: None, queued: Duration::ZERO, template: None, prompt_ids: None };
+            let admission = Admission {
+                reuse: None,
+                queued: Duration::ZERO,
+                template: None,
+                prompt_ids: None,
+                dropped: Vec::new(),
+            };
             let events = [
                 CallEvent::Admitted(admission),
                 CallEvent::Piece(Piece { raw: Some(raw), deltas: Vec::new() }),

@@ -39,7 +39,7 @@ pub(super) async fn count(inner: Arc<Inner>, call: Call) -> Result<usize, ApiErr
     ];
     let body = splice(&inbound.bytes, &edits).unwrap_or_default().into();
     let options = decode::Options::default();
-    let outgoing = Outgoing { format: Format::Messages, body, options };
+    let outgoing = Outgoing { format: Format::Messages, body, options, dropped: Vec::new() };
     let key = key(&endpoint.upstream, &call)?;
     let sent = endpoint.send(PATH, &outgoing, key, &inbound.headers).await;
     let response = sent.map_err(|trouble| trouble.error)?;
