@@ -46,7 +46,7 @@ async fn a_message_and_its_stream() {
     assert_eq!(json["stop_reason"], "end_turn");
     assert_eq!(json["usage"]["input_tokens"], 4, "what was cached is counted apart");
     assert_eq!(json["usage"]["cache_read_input_tokens"], 96);
-    let call = &backend.calls.lock().unwrap()[0];
+    let call = backend.calls.lock().unwrap()[0].clone();
     let Prompt::Request(inbound) = &call.prompt else { panic!("{call:?}") };
     assert_eq!((inbound.format, &*call.origin.route), (Format::Messages, MESSAGES));
 
