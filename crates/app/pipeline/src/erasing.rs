@@ -29,6 +29,9 @@ pub enum PurgeError {
     /// The store of the exact cache: what it holds is still there.
     #[error("the exact cache's store still holds what was to be erased: {0}")]
     Store(#[from] StoreError),
+    /// The file of the semantic cache.
+    #[error("the semantic cache still holds what was to be erased: {0}")]
+    Semantic(String),
     /// The prefix cache.
     #[error("the prefix cache still holds what was to be erased: {0}")]
     Prefix(ApiError),

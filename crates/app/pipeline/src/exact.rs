@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::semantic::{Found, Semantic, SemanticWay, Watched};
 use tapri_api::cache_status::{CacheOutcome as Status, ForwardReason, Member};
 use tapri_api::{ApiError, CacheDirectives, Call, CallEvent};
 use tapri_cache::exact::{Events, ExactCache, Kept, Look, Reader, Resolved, Why};
@@ -17,6 +18,7 @@ use crate::pipeline::not_cached;
 pub(crate) struct Begun {
     pub(crate) events: CallStream,
     pub(crate) exact: Option<Exact>,
+    pub(crate) semantic: Option<Semantic>,
 }
 
 /// What the exact cache did for a call.
@@ -40,12 +42,17 @@ impl Exact {
 /// Begins a call: with a stored answer, with that of the same call under way, or at the backend.
 pub(crate) async fn begin(
     cache: Option<&ExactCache>,
+    semantic: Option<&SemanticWay>,
     backend: &Arc<dyn Backend>,
     card: &ModelCard,
     call: Call,
 ) -> Result<Begun, ApiError> {
     let Some(cache) = cache else {
-        return Ok(Begun { events: forward(backend, card, call).await?, exact: None });
+        return Ok(Begun {
+            events: forward(backend, card, call).await?,
+            exact: None,
+            semantic: None,
+        });
     };
     let resolved = Resolved {
         upstream: &card.upstream,
@@ -58,7 +65,11 @@ pub(crate) async fn begin(
         Look::Hit(hit) => {
             let outcome = hit.ttl.map_or(Status::Hit, Status::HitFor);
             let exact = Exact { age: Some(hit.age), ..exact(outcome, CacheOutcome::Hit, None) };
-            Ok(Begun { events: CallStream::new(Replayed(hit.events().into())), exact: Some(exact) })
+            Ok(Begun {
+                events: CallStream::new(Replayed(hit.events().into())),
+                exact: Some(exact),
+                semantic: None,
+            })
         }
         Look::Follow(reader) => {
             let exact = exact(Status::Collapsed, CacheOutcome::Collapsed, None);
@@ -69,17 +80,44 @@ pub(crate) async fn begin(
                 Why::Miss => forwarded(ForwardReason::Miss, None),
                 Why::Request => forwarded(ForwardReason::Request, None),
             };
+            let found = match semantic {
+                Some(semantic) if lead.why == Why::Miss => {
+                    semantic.look(cache, backend, &call, &resolved, lead.key()).await
+                }
+                _ => None,
+            };
+            let (watch, found) = match found {
+                Some(Found::Serve { hit, watch, semantic: served }) => {
+                    let reader = lead.answer(hit.events());
+                    if let (Some(way), Some(watch)) = (semantic, watch) {
+                        way.check(call, watch);
+                    }
+                    return Ok(Begun { semantic: Some(served), ..shared(reader, exact) });
+                }
+                Some(Found::Forward { watch, semantic }) => (watch, Some(semantic)),
+                None => (None, None),
+            };
             let backend = Arc::clone(backend);
-            let reader = lead.start(async move { Ok(Running(backend.start(call).await?)) });
-            Ok(shared(reader, exact))
+            let reader = lead.start(async move {
+                Ok(Running(Watched { events: backend.start(call).await?, watch }))
+            });
+            Ok(Begun { semantic: found, ..shared(reader, exact) })
         }
         Look::Forward => {
             let exact = forwarded(reason(directives), None);
-            Ok(Begun { events: forward(backend, card, call).await?, exact: Some(exact) })
+            Ok(Begun {
+                events: forward(backend, card, call).await?,
+                exact: Some(exact),
+                semantic: None,
+            })
         }
         Look::Bypass(why) => {
             let exact = forwarded(ForwardReason::Bypass, Some(why.as_str()));
-            Ok(Begun { events: forward(backend, card, call).await?, exact: Some(exact) })
+            Ok(Begun {
+                events: forward(backend, card, call).await?,
+                exact: Some(exact),
+                semantic: None,
+            })
         }
     }
 }
@@ -100,7 +138,7 @@ async fn forward(
 
 fn shared(reader: Reader, exact: Exact) -> Begun {
     let exact = Exact { kept: Some(reader.kept()), ..exact };
-    Begun { events: CallStream::new(Shared(reader)), exact: Some(exact) }
+    Begun { events: CallStream::new(Shared(reader)), exact: Some(exact), semantic: None }
 }
 
 fn exact(outcome: Status, recorded: CacheOutcome, detail: Option<&str>) -> Exact {
@@ -148,7 +186,7 @@ impl EventSource for Shared {
 }
 
 /// A backend's events, as the flight takes them.
-struct Running(CallStream);
+struct Running(Watched);
 
 impl Events for Running {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<CallEvent>> + Send + '_>> {

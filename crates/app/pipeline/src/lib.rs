@@ -40,6 +40,7 @@ pub mod explaining;
 pub mod pipeline;
 pub mod recording;
 pub mod running;
+pub mod semantic;
 
 pub use blocking::{BlockingCall, BlockingPipeline};
 pub use erasing::{PurgeError, PurgeReport};
@@ -47,6 +48,7 @@ pub use explaining::{ExplainConfig, Explainer};
 pub use pipeline::Pipeline;
 pub use recording::{Observer, Pricing, Recorder};
 pub use running::Running;
+pub use semantic::SemanticWay;
 pub use tapri_api as api;
 pub use tapri_cache as cache;
 pub use tapri_insight as insight;

@@ -8,6 +8,7 @@ use tapri_api::{
     Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
 };
 use tapri_cache::exact::{ExactCache, ExactStats, Filter};
+use tapri_cache::semantic::SemanticCache;
 use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard, UpstreamStats};
 
 use crate::erasing::{self, PurgeError, PurgeReport, Scopes};
@@ -15,6 +16,7 @@ use crate::exact::{self, Begun, Exact};
 use crate::explaining::{Asked, Explainer};
 use crate::recording::{Observer, Recorder, Recording};
 use crate::running::Running;
+use crate::semantic::{Semantic, SemanticWay};
 
 /// The way of every call. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -24,6 +26,7 @@ pub struct Pipeline {
     explainer: Option<Explainer>,
     exact: Option<ExactCache>,
     scopes: Scopes,
+    semantic: Option<SemanticWay>,
 }
 
 impl Pipeline {
@@ -35,6 +38,7 @@ impl Pipeline {
             explainer: None,
             exact: None,
             scopes: Scopes::default(),
+            semantic: None,
         }
     }
 
@@ -51,6 +55,17 @@ impl Pipeline {
     /// The same way, with an exact cache before everything else.
     pub fn cached(self, exact: ExactCache) -> Self {
         Pipeline { exact: Some(exact), ..self }
+    }
+
+    /// The same way, with a semantic cache behind the exact one, which keeps its answers: without an exact cache
+    /// nothing is looked up.
+    pub fn semantic(self, cache: SemanticCache) -> Self {
+        Pipeline { semantic: Some(SemanticWay::new(cache)), ..self }
+    }
+
+    /// The semantic cache, where there is one.
+    pub fn semantic_cache(&self) -> Option<&SemanticCache> {
+        self.semantic.as_ref().map(SemanticWay::cache)
     }
 
     /// The exact cache, where there is one.
@@ -93,8 +108,8 @@ impl Pipeline {
     pub async fn start(&self, call: Call) -> Result<Running, ApiError> {
         let mut recording = self.recorder.begin(&call, self.backend.name());
         match self.admit(call, &mut recording).await {
-            Ok(Admitted { admission, directives, events, exact }) => {
-                Ok(Running::new(admission, directives, events, recording, exact))
+            Ok(Admitted { admission, directives, events, exact, semantic }) => {
+                Ok(Running::new(admission, directives, events, recording, exact, semantic))
             }
             Err(error) => {
                 recording.failed(&error);
@@ -110,10 +125,15 @@ impl Pipeline {
         let directives = call.cache;
         let outline = call.outline.take();
         let (id, tenant, salt) = (call.id, call.origin.tenant.clone(), call.salt.clone());
-        let begun = exact::begin(self.exact.as_ref(), &self.backend, &card, call).await;
-        let Begun { mut events, exact } = begun?;
+        let begun =
+            exact::begin(self.exact.as_ref(), self.semantic.as_ref(), &self.backend, &card, call)
+                .await;
+        let Begun { mut events, exact, semantic } = begun?;
         if let Some(exact) = &exact {
             recording.exact(exact);
+        }
+        if let Some(semantic) = &semantic {
+            recording.semantic(semantic);
         }
         let admission = match events.next().await {
             Some(CallEvent::Admitted(admission)) => admission,
@@ -139,14 +159,15 @@ impl Pipeline {
                 may_store: directives.may_store(),
             }));
         }
-        let forwarded = exact.as_ref().is_none_or(Exact::is_forwarded);
+        let served = semantic.as_ref().is_some_and(Semantic::is_served);
+        let forwarded = !served && exact.as_ref().is_none_or(Exact::is_forwarded);
         if directives.only_if_cached && forwarded {
             match &admission.reuse {
                 Some(reuse) if reuse.stop.is_whole() => {}
                 reuse => return Err(not_cached(reuse.as_ref())),
             }
         }
-        Ok(Admitted { admission, directives, events, exact })
+        Ok(Admitted { admission, directives, events, exact, semantic })
     }
 
     /// Erases what a filter matches: stored answers in every store, and KV blocks. By tenant, the blocks of that tenant;
@@ -155,8 +176,14 @@ impl Pipeline {
     /// # Errors
     /// Where something could not be erased. What could be, was.
     pub async fn purge(&self, filter: &Filter) -> Result<PurgeReport, PurgeError> {
+        let semantic = match &self.semantic {
+            Some(semantic) => semantic.purge(filter.clone()).await,
+            None => Ok(0),
+        };
         let (exact, explainer) = (self.exact.as_ref(), self.explainer.as_ref());
-        erasing::purge(filter, exact, &self.backend, explainer, &self.scopes).await
+        let report = erasing::purge(filter, exact, &self.backend, explainer, &self.scopes).await?;
+        semantic.map_err(PurgeError::Semantic)?;
+        Ok(report)
     }
 
     /// What the exact cache counted, where there is one.
@@ -203,6 +230,9 @@ impl Pipeline {
     /// Ends the backend, then the caches; see [`Backend::shutdown`]. Blocks.
     pub fn shutdown(&self, limit: Duration) {
         self.backend.shutdown(limit);
+        if let Some(semantic) = &self.semantic {
+            semantic.shutdown(LAST_STORES);
+        }
         if let Some(exact) = &self.exact {
             exact.shutdown(LAST_STORES);
         }
@@ -218,6 +248,7 @@ struct Admitted {
     directives: CacheDirectives,
     events: CallStream,
     exact: Option<Exact>,
+    semantic: Option<Semantic>,
 }
 
 /// `only-if-cached` can be met by the prefix cache where it holds everything it could: what is left to compute

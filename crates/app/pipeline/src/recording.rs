@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::exact::Exact;
 use crate::explaining::Explaining;
+use crate::semantic::Semantic;
 
 /// Says what a call cost, from its record: model and tokens. `None` where it has no price.
 pub type Pricing = Arc<dyn Fn(&CallRecord) -> Option<Cost> + Send + Sync>;
@@ -194,6 +195,14 @@ impl Recording {
         if let Some(open) = &mut self.open {
             open.record.exact = Some(exact.result.clone());
             open.forwarded = exact.is_forwarded();
+        }
+    }
+
+    /// What the semantic cache did.
+    pub(crate) fn semantic(&mut self, semantic: &Semantic) {
+        if let Some(open) = &mut self.open {
+            open.record.semantic = Some(semantic.result.clone());
+            open.forwarded &= !semantic.is_served();
         }
     }
 

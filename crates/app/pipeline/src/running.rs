@@ -9,6 +9,7 @@ use tapri_upstream::CallStream;
 
 use crate::exact::Exact;
 use crate::recording::Recording;
+use crate::semantic::Semantic;
 
 /// A call that was admitted. Dropping it cancels it.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub struct Running {
     events: CallStream,
     recording: Recording,
     exact: Option<Exact>,
+    semantic: Option<Semantic>,
 }
 
 impl Running {
@@ -27,8 +29,9 @@ impl Running {
         events: CallStream,
         recording: Recording,
         exact: Option<Exact>,
+        semantic: Option<Semantic>,
     ) -> Self {
-        Running { admission, directives, events, recording, exact }
+        Running { admission, directives, events, recording, exact, semantic }
     }
 
     /// What was known when it was admitted.
@@ -41,12 +44,13 @@ impl Running {
         let prefix = self.admission.reuse.as_ref();
         let prefix = prefix.map(|reuse| Member::prefix(reuse, self.directives));
         let exact = self.exact.as_ref().map(|exact| exact.member.clone());
-        CacheStatus(prefix.into_iter().chain(exact).collect())
+        let semantic = self.semantic.as_ref().map(|semantic| semantic.member.clone());
+        CacheStatus(prefix.into_iter().chain(semantic).chain(exact).collect())
     }
 
     /// How old the answer is, where it is a stored one (RFC 9111's `Age`).
     pub fn age(&self) -> Option<Duration> {
-        self.exact.as_ref()?.age
+        self.semantic.as_ref().and_then(|it| it.age).or_else(|| self.exact.as_ref()?.age)
     }
 
     /// What the exact cache did, where there is one.

@@ -20,8 +20,10 @@ use crate::lint::LintArgs;
 use crate::prices::PricesArgs;
 use crate::quantity;
 use crate::report::ReportArgs;
+use crate::semantic::SemanticArgs;
 use crate::serve::alert::AlertArgs;
 use crate::serve::exact::ExactArgs;
+use crate::serve::semantic::SemanticServeArgs;
 use crate::simulate::SimulateArgs;
 
 /// Keeps long prompts hot: ask a model about a document and only the first question reads it.
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Pull(PullArgs),
     /// Say whether the cache worked, from a log: by day, tenant, route and model
     Report(ReportArgs),
+    /// Try, explain and label the semantic cache: may this answer be given to that question?
+    Semantic(SemanticArgs),
     /// Serve a model over HTTP, with OpenAI's API
     Serve(ServeArgs),
     /// Replay a trace against caches of any size: how much KV memory do I need?
@@ -136,6 +140,8 @@ pub(crate) struct ServeArgs {
     pub(crate) prices: String,
     #[command(flatten)]
     pub(crate) exact: ExactArgs,
+    #[command(flatten)]
+    pub(crate) semantic: SemanticServeArgs,
     #[command(flatten)]
     pub(crate) alerts: AlertArgs,
     #[command(flatten)]

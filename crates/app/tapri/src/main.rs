@@ -29,6 +29,7 @@ mod progress;
 mod pull;
 mod quantity;
 mod report;
+mod semantic;
 mod serve;
 mod simulate;
 
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Semantic(args) => semantic::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Simulate(args) => simulate::run(&args),
     };

@@ -4,6 +4,7 @@ pub(crate) mod alert;
 mod answerer;
 pub(crate) mod exact;
 mod isolation;
+pub(crate) mod semantic;
 
 use std::io::{Write, stdout};
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +20,7 @@ use tracing_subscriber::EnvFilter;
 use self::exact::ExactArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::access::Access;
-use crate::config::sections::{Isolation, Route, SemanticMode};
+use crate::config::sections::Isolation;
 use crate::config::{Config, flags};
 use crate::failure::{self, Failure};
 use crate::ledger;
@@ -70,6 +71,7 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
     })?;
     not_here(&config)?;
     let exact = args.exact.cache(&config)?;
+    let semantic = args.semantic.cache(&config, exact.is_some())?;
     let server =
         ServerConfig { tenants: Arc::new(tenants), ..server(args, &config, exact.clone())? };
     runtime.block_on(async {
@@ -81,6 +83,10 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
         })?;
         let pipeline = match exact {
             Some(exact) => pipeline.cached(exact),
+            None => pipeline,
+        };
+        let pipeline = match semantic {
+            Some(semantic) => pipeline.semantic(semantic),
             None => pipeline,
         };
         announce(&name, bound.address())?;
@@ -97,14 +103,6 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
 /// What is configured and can't be done is refused, not left out.
 fn not_here(config: &Config) -> Result<()> {
     let sections = &config.sections;
-    let off = |route: &&Route| route.semantic.mode != SemanticMode::Off;
-    if let Some(route) = sections.routes.iter().find(off) {
-        let name = &route.name;
-        let message = format!(
-            "the route {name:?} asks for the semantic cache, which this server doesn't have"
-        );
-        return Err(Failure::usage(message, "write mode = \"off\" in [route.semantic]").into());
-    }
     let shares = sections.tenants.iter().any(|tenant| tenant.limits.kv_share.is_some());
     if shares && sections.server.isolation == Isolation::Scope {
         let message = "kv_share holds between engine processes, and the tenants share one";

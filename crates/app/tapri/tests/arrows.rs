@@ -24,7 +24,7 @@ fn table() -> Table {
         ("engine", ("engine", vec!["kv", "model", "text", "gguf", "kernels"])),
         ("api", ("gateway", vec![])),
         ("embed", ("gateway", vec![])),
-        ("cache", ("gateway", vec!["api", "embed"])),
+        ("cache", ("gateway", vec!["api", "embed", "kernels"])),
         ("upstream", ("gateway", vec!["api", "embed", "engine", "text"])),
         ("ledger", ("insight", vec!["api"])),
         ("insight", ("insight", vec!["ledger", "kv", "text", "api"])),

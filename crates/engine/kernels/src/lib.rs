@@ -23,6 +23,7 @@
 //! | `matmul` | products; the order of their sums is in its text |
 //! | `kvstore`, `attention` | pages of keys and values in bf16, and attention over them where they lie |
 //! | `elementwise` | norms, RoPE, gates |
+//! | `scan` | one int8 vector against many: the flat index of the semantic cache |
 //!
 //! # Example
 //!
@@ -53,6 +54,7 @@ mod kvstore;
 mod matmul;
 mod pool;
 mod quant;
+mod scan;
 mod weights;
 
 pub use activations::{Activations, Keep};
@@ -67,4 +69,5 @@ pub use kvstore::{KvLayout, KvStore, KvStoreError, SeqRows, TILE_TOKENS, write_k
 pub use matmul::matmul;
 pub use pool::Pool;
 pub use quant::{Quant, dequantise};
+pub use scan::{SCAN_LANES, SCAN_WIDEST, scan_i8};
 pub use weights::{PackError, Weights};

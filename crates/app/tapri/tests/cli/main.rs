@@ -13,6 +13,7 @@ mod lint;
 mod prices;
 mod refusals;
 mod report;
+mod semantic;
 mod simulate;
 
 use std::fs;

@@ -244,6 +244,20 @@ impl ExactCache {
         Look::Hit(hit)
     }
 
+    /// The stored answer under a key, for who knows the key from elsewhere. Not counted as a hit. A session that is
+    /// to get it is noted, and where that fails there is nothing.
+    pub async fn stored(&self, key: Key, session: Option<&str>) -> Option<Hit> {
+        let arrived = Instant::now();
+        let looked = self.inner.tiers.look(key).await;
+        let fresh = self.fresh(&looked.entries, None).into_iter().next()?;
+        if let Some(session) = session
+            && !self.inner.tiers.tag(key, session).await
+        {
+            return None;
+        }
+        Some(Hit { entry: fresh.entry, age: fresh.age, ttl: fresh.ttl, arrived })
+    }
+
     fn landing(
         &self,
         call: &Call,

@@ -46,6 +46,21 @@ impl Lead {
         Arc::clone(&self.landing.flight)
     }
 
+    /// The key under which its answer will be stored.
+    pub fn key(&self) -> Key {
+        self.landing.key
+    }
+
+    /// Answers the call with events that are there already, and those who joined as well. They are not stored again.
+    pub fn answer(self, events: Vec<CallEvent>) -> Reader {
+        let Lead { mut landing, reader, why: _ } = self;
+        landing.leave();
+        for event in events {
+            landing.flight.push(event);
+        }
+        reader
+    }
+
     /// Starts the call in a task of its own, within a tokio runtime, and gives its events. Dropping the reader leaves
     /// the call to those who joined; where nobody did, it is cancelled.
     pub fn start<A, E>(self, answer: A) -> Reader
