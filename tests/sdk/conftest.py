@@ -1,9 +1,10 @@
-"""What the tests share: a client of the server under test, and prompts that no other test has used."""
+"""What the tests share: clients of the server under test, and prompts that no other test has used."""
 
 import os
 import uuid
 
 import pytest
+from anthropic import Anthropic
 from openai import OpenAI
 
 
@@ -16,6 +17,11 @@ def url() -> str:
 def client(url: str) -> OpenAI:
     # Retries would hide errors.
     return OpenAI(base_url=f"{url}/v1", api_key="not-needed", max_retries=0, timeout=120)
+
+
+@pytest.fixture(scope="session")
+def anthropic(url: str) -> Anthropic:
+    return Anthropic(base_url=url, api_key="not-needed", max_retries=0, timeout=120)
 
 
 @pytest.fixture(scope="session")
