@@ -60,7 +60,7 @@ pub(crate) struct Grammars {
 }
 
 impl Grammars {
-    /// Takes a moment (a tenth of a second for 262,144 tokens) and some 10 MB, so it is made when the first grammar comes.
+    /// Takes up to a second (for 262,144 tokens) and tens of MB, so it is made when the first grammar comes.
     pub(crate) fn new(tokenizer: &Tokenizer) -> Result<Self, ConstraintError> {
         let environment = vocabulary::environment(tokenizer)?;
         let mut factory = ParserFactory::new_simple(&environment).map_err(invalid)?;
