@@ -198,13 +198,14 @@ async fn until(what: &str, is: impl Fn() -> bool) {
 }
 
 const STORED: &str = "How do I cancel my plan?";
+/// The highest threshold is tested first, so these are as near as can be.
 const NEAR: [&str; 6] = [
-    "Hi, how do I cancel my plan?",
-    "How can I cancel my plan?",
-    "How do I cancel my plan please?",
-    "how should I cancel my plan",
-    "How do I cancel my plan? Thanks!",
-    "Hello, how can I cancel my plan?",
+    "how do I cancel my plan?",
+    "How do I cancel my plan",
+    "How do I cancel my plan!",
+    "how do i cancel my plan",
+    "How do I cancel my plan??",
+    "How do I CANCEL my plan?",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -288,7 +289,7 @@ async fn erased_and_unstored_leaves_nothing() {
 async fn off_is_off() {
     let scene = Scene::new(SemanticMode::Off, 0.01, 0.02);
     let (_, status) = scene.ask(STORED).await;
-    assert!(status.contains("tapri-semantic; fwd=bypass; detail=off"), "{status}");
+    assert!(status.contains("tapri-semantic; fwd=bypass; detail=\"off\""), "{status}");
     assert!(scene.semantic().is_empty());
     assert_eq!(scene.semantic().counts().lookups, 0);
 }

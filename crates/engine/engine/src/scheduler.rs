@@ -198,13 +198,16 @@ impl Scheduler {
             match command {
                 Command::Submit(submission) => self.take(*submission),
                 Command::Reset(reply) => {
-                    let _ = reply.try_send(self.cache.reset());
+                    let report = self.cache.reset();
+                    // First, so that whoever has the answer finds it in the counters.
                     self.publish_stats();
+                    let _ = reply.try_send(report);
                 }
                 Command::Forget(scope, reply) => {
                     let root = self.root(&scope);
-                    let _ = reply.try_send(self.cache.forget(&root));
+                    let report = self.cache.forget(&root);
                     self.publish_stats();
+                    let _ = reply.try_send(report);
                 }
                 Command::Shutdown(at) => {
                     self.stop_at = Some(self.stop_at.map_or(at, |earlier| earlier.min(at)));

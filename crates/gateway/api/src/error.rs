@@ -200,7 +200,8 @@ impl ApiError {
 /// `message. hint.` A message of an upstream that ends a sentence itself gets no second full stop.
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ended = self.message.ends_with(['.', '!', '?']);
+        // An upstream's words are its own.
+        let ended = self.upstream.is_some() || self.message.ends_with(['.', '!', '?']);
         write!(f, "{}{}", self.message, if ended { "" } else { "." })?;
         if let Some(hint) = &self.hint {
             write!(f, " {hint}.")?;

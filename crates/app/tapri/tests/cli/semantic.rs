@@ -89,7 +89,7 @@ fn pairs_wait_for_a_person() {
     let label = |verdict| Label {
         entry: 1,
         owner: Owner { route: "faq".to_owned(), ..Owner::default() },
-        similarity: 0.97,
+        similarity: 0.99,
         verdict,
         by: "text",
         served: false,

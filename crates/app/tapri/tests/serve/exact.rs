@@ -123,7 +123,9 @@ fn killed_under_load_the_store_is_sound() {
     let store = folder.path().join("exact.sqlite");
     let url = format!("sqlite:{}", store.display());
     let more = [&ON[..], &["--exact-store", &url, "--no-ledger"]].concat();
-    let mut server = Server::start(&more);
+    // The folder holds the secret that the keys are made with.
+    let folder_of = format!("export TAPRI_DATA='{}';", folder.path().display());
+    let mut server = Server::start_after(&folder_of, &more);
     let answers: Arc<Mutex<BTreeMap<usize, String>>> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -152,7 +154,7 @@ fn killed_under_load_the_store_is_sound() {
         connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
     drop(connection);
-    let server = Server::start(&more);
+    let server = Server::start_after(&folder_of, &more);
     let answers = answers.lock().unwrap();
     let mut hits = 0;
     for (item, text) in answers.iter() {

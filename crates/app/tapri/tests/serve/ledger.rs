@@ -67,7 +67,7 @@ fn every_call_is_a_record_and_no_text_is_in_the_file() {
     };
     let refused = [
         ask(&server, "/v1/chat/completions", &chat("gpt-9", "Which?")),
-        ask(&server, "/v1/completions", &json!({"prompt": "x", "n": 3})),
+        ask(&server, "/v1/completions", &json!({"prompt": "x", "suffix": "y"})),
         ask(&server, "/v1/completions", &json!({"prompt": "tea ".repeat(9000), "model": name})),
     ];
     let records = records_of(&server, 6);

@@ -24,7 +24,7 @@ fn an_upstream_s_error_keeps_its_status_words_and_request() {
     let upstream = error.upstream.as_deref().unwrap();
     assert_eq!(upstream.kind.as_deref(), Some("overloaded_error"));
     assert_eq!(upstream.request_id.as_deref(), Some("req_1"));
-    assert_eq!(error.to_string(), "Overloaded.");
+    assert_eq!(error.to_string(), "Overloaded");
 
     let error = decode::error(
         Format::Chat,

@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use tapri_pipeline::Backend;
 use tapri_pipeline::api::Format;
-use tapri_upstream::{Api, Credential, Fleet, FleetConfig, Kind, Retry, Secret, UpstreamConfig};
+use tapri_upstream::{
+    Api, Credential, Fleet, FleetConfig, Kind, Retry, Secret, ServedModel, UpstreamConfig,
+};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
@@ -133,10 +135,11 @@ impl Starter {
             .context("it can't be started")?;
         let pipe = child.stdin.take().context("it has no stdin")?;
         let mut lines = BufReader::new(child.stdout.take().context("it has no stdout")?).lines();
-        let address = loop {
+        let (served, address) = loop {
             let line = lines.next_line().await?.context("it ended before it listened")?;
-            if let Some((_, address)) = line.split_once(" on http://") {
-                break address.trim().to_owned();
+            if let Some((said, address)) = line.split_once(" on http://") {
+                let served = said.strip_prefix("serving ").unwrap_or(said);
+                break (served.to_owned(), address.trim().to_owned());
             }
         };
         // What it says later has to go somewhere; the end of its output ends the task.
@@ -150,6 +153,12 @@ impl Starter {
         ];
         let upstream = UpstreamConfig {
             formats: every.to_vec(),
+            // The one that a request without a name means; a process may serve the sentence encoder as well.
+            models: vec![ServedModel {
+                upstream_name: Some(served.clone()),
+                aliases: vec![served],
+                ..ServedModel::named(&self.model)
+            }],
             kind: Kind::Server,
             credential: Credential::Shared(Secret::new(key)),
             // What the engine refuses, it refuses for a reason.
