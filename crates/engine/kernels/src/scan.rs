@@ -14,7 +14,7 @@ pub const SCAN_LANES: usize = 64;
 /// just below 2^31).
 pub const SCAN_WIDEST: usize = 65_536;
 
-/// Inner products of `query` with each of the rows, [rows, width], into `out`, [rows].
+/// Inner products of `query` with each of the rows, shape (rows, width), into `out`, shape (rows).
 ///
 /// `sums` holds the sum of each row's numbers, which the AVX-512 path needs: its instruction multiplies unsigned bytes
 /// with signed ones, so the query is moved up by 128 and 128 times the row's sum is taken off again.

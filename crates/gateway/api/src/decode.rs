@@ -1,6 +1,6 @@
 //! Reads an upstream's answer, streamed or whole, into the events that every renderer eats.
 //!
-//! A chunk becomes one [`Piece`](crate::Piece): as it came, and what it says. So a caller of the same format gets every
+//! A chunk becomes one [`Piece`]: as it came, and what it says. So a caller of the same format gets every
 //! field of it, and everyone else (another format, the response cache, the record) what it means. The last event is
 //! [`Finished`](CallEvent::Finished) only where the upstream said that its answer is whole.
 //!

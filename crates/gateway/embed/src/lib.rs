@@ -2,7 +2,7 @@
 //!
 //! Two things embed: [`MiniLm`] in this process (all-MiniLM-L6-v2 through candle), and [`UpstreamEmbedder`] behind an
 //! OpenAI-compatible `/v1/embeddings`. Both are an [`Embed`]; [`Embedder`] puts a bounded store of vectors in front of
-//! one, and refuses one that is degenerate (see [`check`]) before anything relies on it.
+//! one, and refuses one that is degenerate (see [`check`](fn@check)) before anything relies on it.
 //!
 //! Invariants:
 //! - Every vector has length 1 (within [`vector::TOLERANCE`]) and the embedder's one number of dimensions.
@@ -10,7 +10,7 @@
 //! - A text that is longer than the model reads is cut, and its [`Embedding::truncated`] says so.
 //!
 //! Map: [`embedder`] what the rest of Tapri uses; [`minilm`] the model, with its forward pass in `bert`; [`upstream`]
-//! an embedder elsewhere; [`check`] the check at the start; [`vector`] lengths and angles; `stored` the bounded store.
+//! an embedder elsewhere; [`check`](mod@check) the check at the start; [`vector`] lengths and angles; `stored` the bounded store.
 //!
 //! ```no_run
 //! use tapri_embed::{Embedder, MiniLm, vector};

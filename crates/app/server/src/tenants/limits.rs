@@ -3,7 +3,7 @@
 //! Requests and tokens are counted in buckets that leak: a limit of 60 a minute lets 60 through at once and then one
 //! each second. Tokens are reserved before a call runs, from the size of its body and the answer it allows, and set
 //! right when it has ended; a call that is larger than a whole minute's tokens waits for an empty bucket and leaves a
-//! debt behind. A call in flight holds its place until its [`Entry`] is dropped, streams included.
+//! debt behind. A call in flight holds its place until its `Entry` is dropped, streams included.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! What must be the same in two questions before the answer to one may be given to the other.
 //!
 //! Each guard is a pure function of two [`Question`]s in a file of its own, and says what it objects to. All of them
-//! must be silent. They overlap on purpose: [`content`] alone would stop most of what the others stop, and each of
+//! must be silent. They overlap on purpose: `content` alone would stop most of what the others stop, and each of
 //! the others names its reason and is measured on its own (`tapri semantic eval`).
 //!
 //! The guards know English. Of another language they know no word, so only the same words in the same order pass.
