@@ -97,15 +97,19 @@ pub(super) fn chat_frames(answer: &Answer<'_>) -> Vec<Frame> {
     for index in 0..answer.choices {
         frames.push(delta(index, json!({}), answer.finish().into()));
     }
+    end(answer, chunk(json!([])), &mut frames);
+    frames
+}
+
+/// The end of a stream: the usage in a chunk without choices, where it is asked for, and the last word.
+fn end(answer: &Answer<'_>, mut last: Value, frames: &mut Vec<Frame>) {
     if answer.wants_usage
         && let Some(usage) = usage::chat(answer)
     {
-        let mut last = chunk(json!([]));
         last["usage"] = usage;
         frames.push(Frame::unnamed(&last));
     }
     frames.push(Frame { event: None, data: "[DONE]".to_owned() });
-    frames
 }
 
 pub(super) fn completion_body(answer: &Answer<'_>) -> Value {
@@ -140,14 +144,7 @@ pub(super) fn completion_frames(answer: &Answer<'_>) -> Vec<Frame> {
             {"index": index, "text": "", "logprobs": null, "finish_reason": answer.finish()}
         ]))));
     }
-    if answer.wants_usage
-        && let Some(usage) = usage::chat(answer)
-    {
-        let mut last = chunk(json!([]));
-        last["usage"] = usage;
-        frames.push(Frame::unnamed(&last));
-    }
-    frames.push(Frame { event: None, data: "[DONE]".to_owned() });
+    end(answer, chunk(json!([])), &mut frames);
     frames
 }
 

@@ -83,6 +83,18 @@ impl PrefixCache {
         }
     }
 
+    /// Sends calls on that wait for what is about to be forgotten: they compute it themselves.
+    fn wait_no_more(&mut self, waiting: &[CallId]) {
+        for &id in waiting {
+            self.leave_writer(id);
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.release(&mut self.store);
+                call.found = Some(0);
+            }
+            self.wake(id);
+        }
+    }
+
     /// Forgets everything that is stored under a root, which is a tenant's, whatever its calls' salts. Blocks in use
     /// serve their calls to the end and are found by no one else; those calls store nothing more. Blocks in use that
     /// were never stored are not counted.
@@ -93,14 +105,7 @@ impl PrefixCache {
             calls.map(|(&id, _)| id).collect()
         };
         let waiting = of_state(self, State::Waiting);
-        for &id in &waiting {
-            self.leave_writer(id);
-            if let Some(call) = self.calls.get_mut(&id) {
-                call.release(&mut self.store);
-                call.found = Some(0);
-            }
-            self.wake(id);
-        }
+        self.wait_no_more(&waiting);
         let running = of_state(self, State::Running);
         self.tips.retain(|(_, id)| !running.contains(id));
         for id in &running {
@@ -128,14 +133,7 @@ impl PrefixCache {
             .filter(|(_, call)| call.state == State::Waiting)
             .map(|(&id, _)| id)
             .collect();
-        for &id in &waiting {
-            self.leave_writer(id);
-            if let Some(call) = self.calls.get_mut(&id) {
-                call.release(&mut self.store);
-                call.found = Some(0);
-            }
-            self.wake(id);
-        }
+        self.wait_no_more(&waiting);
         let dropped = groups.clone().map(|group| self.store.pool.cached(group)).sum();
         let in_use = groups.map(|group| self.store.pool.used(group)).sum();
         let mut running = 0;

@@ -142,6 +142,17 @@ pub(crate) fn function_of(
 }
 
 fn choice(fields: &mut Fields) -> Result<Option<ToolChoice>, ApiError> {
+    choice_of(fields, |choice| {
+        let mut function = object(choice, "function", "the function's name")?;
+        text(&mut function, "name", "the function's name")
+    })
+}
+
+/// OpenAI's choice of a tool: a word, or an object with the function's name where the format has it.
+pub(crate) fn choice_of(
+    fields: &mut Fields,
+    name: impl FnOnce(&mut Fields) -> Result<String, ApiError>,
+) -> Result<Option<ToolChoice>, ApiError> {
     match fields.take("tool_choice") {
         None => Ok(None),
         Some(Value::String(word)) => word_of(&word).map(Some),
@@ -150,14 +161,13 @@ fn choice(fields: &mut Fields) -> Result<Option<ToolChoice>, ApiError> {
             if choice.string("type")?.is_some_and(|kind| kind != "function") {
                 return Err(unknown("tool_choice.type", "the type `function`, or a word"));
             }
-            let mut function = object(&mut choice, "function", "the function's name")?;
-            Ok(Some(ToolChoice::Named(text(&mut function, "name", "the function's name")?)))
+            Ok(Some(ToolChoice::Named(name(&mut choice)?)))
         }
     }
 }
 
 /// OpenAI's words for a choice.
-pub(crate) fn word_of(word: &str) -> Result<ToolChoice, ApiError> {
+fn word_of(word: &str) -> Result<ToolChoice, ApiError> {
     match word {
         "auto" => Ok(ToolChoice::Auto),
         "none" => Ok(ToolChoice::None),

@@ -164,13 +164,13 @@ fn turn(
 /// How a failure of a tool begins: OpenAI's API has no other way to say it. Read back as what it was.
 pub(crate) const FAILED: &str = "Error: ";
 
-fn result(
+/// What a tool gave back, as OpenAI's APIs can say it: a marker is its last part's, a failure is said in words.
+pub(crate) fn given_back(
     piece: &Piece,
-    id: &str,
     content: &[Piece],
     is_error: bool,
     dropped: &mut Vec<Dropped>,
-) -> Result<Value, ApiError> {
+) -> Vec<Piece> {
     let mut content = content.to_vec();
     match (content.last_mut(), piece.mark) {
         (Some(last), Some(mark)) if last.mark.is_none() => last.mark = Some(mark),
@@ -186,6 +186,17 @@ fn result(
             ),
         }
     }
+    content
+}
+
+fn result(
+    piece: &Piece,
+    id: &str,
+    content: &[Piece],
+    is_error: bool,
+    dropped: &mut Vec<Dropped>,
+) -> Result<Value, ApiError> {
+    let content = given_back(piece, content, is_error, dropped);
     if let Some(other) = content.iter().find(|it| !matches!(it.block, Block::Text(_))) {
         return Err(unsaid(&other.path, TO));
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::convert::chat::read::{
-    failed, function_of, said_by_user, schema, thinking, whole, word_of,
+    choice_of, failed, function_of, said_by_user, schema, thinking, whole,
 };
 use crate::convert::neutral::{
     Block, Neutral, Output, Piece, Source, Speaker, Tool, Turn, unknown,
@@ -103,17 +103,7 @@ fn tools(fields: &mut Fields) -> Result<Vec<Tool>, ApiError> {
 }
 
 fn choice(fields: &mut Fields) -> Result<Option<ToolChoice>, ApiError> {
-    match fields.take("tool_choice") {
-        None => Ok(None),
-        Some(Value::String(word)) => word_of(&word).map(Some),
-        Some(value) => {
-            let mut choice = Fields::at("tool_choice".into(), value)?;
-            if choice.string("type")?.is_some_and(|kind| kind != "function") {
-                return Err(unknown("tool_choice.type", "the type `function`, or a word"));
-            }
-            Ok(Some(ToolChoice::Named(text(&mut choice, "name", "the function's name")?)))
-        }
-    }
+    choice_of(fields, |choice| text(choice, "name", "the function's name"))
 }
 
 fn item(mut item: Fields, neutral: &mut Neutral) -> Result<(), ApiError> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::convert::chat::write::{FAILED, breakpoint, drop_mark, effort, named, set, whole};
+use crate::convert::chat::write::{breakpoint, drop_mark, effort, given_back, named, set, whole};
 use crate::convert::neutral::{
     Block, Dropped, Neutral, Output, Piece, Source, Speaker, Turn, unsaid,
 };
@@ -180,21 +180,7 @@ fn output(
     is_error: bool,
     dropped: &mut Vec<Dropped>,
 ) -> Result<Value, ApiError> {
-    let mut content = content.to_vec();
-    match (content.last_mut(), piece.mark) {
-        (Some(last), Some(mark)) if last.mark.is_none() => last.mark = Some(mark),
-        (_, Some(_)) => drop_mark(&piece.path, dropped),
-        _ => {}
-    }
-    if is_error {
-        match content.first_mut() {
-            Some(Piece { block: Block::Text(text), .. }) => text.insert_str(0, FAILED),
-            _ => content.insert(
-                0,
-                Piece { block: Block::Text(FAILED.into()), mark: None, path: piece.path.clone() },
-            ),
-        }
-    }
+    let content = given_back(piece, content, is_error, dropped);
     match content.as_slice() {
         [] => Ok("".into()),
         content => parts(content, "input_text"),

@@ -105,19 +105,14 @@ impl Llama {
                 true
             }
             State::Arguments(scan) => {
-                let step = scan.push(&self.buffer);
-                let end = match step {
-                    Step::Ends(at) => at,
-                    Step::Open | Step::Broken => self.buffer.len(),
-                };
-                let json: String = self.buffer.drain(..end).collect();
+                let (json, ended) = scan.arguments(&mut self.buffer);
                 if !json.is_empty() {
                     found.push(Found::Arguments { index: self.calls - 1, json });
                 }
-                if matches!(step, Step::Ends(_)) {
+                if ended {
                     self.state = State::After;
                 }
-                matches!(step, Step::Ends(_))
+                ended
             }
             State::After => {
                 let rest = self.buffer.trim_start();

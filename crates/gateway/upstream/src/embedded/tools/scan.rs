@@ -49,6 +49,14 @@ impl Scan {
         }
         Step::Open
     }
+
+    /// Takes from a buffer what of it are arguments, and tells whether they ended there.
+    pub(super) fn arguments(&mut self, buffer: &mut String) -> (String, bool) {
+        match self.push(buffer) {
+            Step::Ends(at) => (buffer.drain(..at).collect(), true),
+            Step::Open | Step::Broken => (std::mem::take(buffer), false),
+        }
+    }
 }
 
 /// The name and the arguments of a call: an object with a name and an object under one of the names that models use.
