@@ -1,6 +1,8 @@
 //! Exact and semantic response caches.
 //!
-//! Map: [`exact`] the same request again; [`semantic`] another question that means the same.
+//! Map: [`exact`] the same request again; [`semantic`] another question that means the same; `private`
+//! the mode of their files.
 
 pub mod exact;
+mod private;
 pub mod semantic;

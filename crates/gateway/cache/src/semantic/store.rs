@@ -1,5 +1,6 @@
 //! What the semantic cache keeps in a file: stored questions and labels. Answers are the exact cache's.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::RowId;
 use crate::exact::{Filter, Key};
+use crate::private::make_private;
 
 /// The version of the tables. A file of another version is refused: it would be read wrongly.
 const VERSION: i64 = 1;
@@ -127,6 +129,9 @@ pub struct Shown {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SemanticStoreError {
+    /// The file, or its folder, can't be made.
+    #[error("the semantic cache's file can't be made")]
+    Io(#[source] io::Error),
     /// SQLite failed.
     #[error("the semantic cache's file failed")]
     Sqlite(#[from] rusqlite::Error),
@@ -152,6 +157,7 @@ impl SemanticStore {
     /// # Errors
     /// See [`SemanticStoreError`].
     pub fn open(path: &Path) -> Result<Self, SemanticStoreError> {
+        make_private(path).map_err(SemanticStoreError::Io)?;
         SemanticStore::with(Connection::open(path)?)
     }
 
@@ -408,4 +414,22 @@ fn bytes(vector: &[f32]) -> Vec<u8> {
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn questions_are_their_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let _store = SemanticStore::open(&folder.path().join("new/semantic.sqlite")).unwrap();
+        for file in std::fs::read_dir(folder.path().join("new")).unwrap() {
+            let mode = file.unwrap().metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{mode:o}");
+        }
+    }
 }

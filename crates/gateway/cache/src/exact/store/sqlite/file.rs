@@ -11,6 +11,7 @@ use super::super::{Filter, Put, StoreError};
 use super::ops;
 use crate::exact::Key;
 use crate::exact::entry::millis;
+use crate::private::make_private;
 
 /// How long a wish waits for another process that writes at the same moment.
 const BUSY: Duration = Duration::from_millis(500);
@@ -213,22 +214,6 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
 /// Whether SQLite says that the file itself is broken.
 fn is_corrupt(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-}
-
-/// Makes an empty file that its owner alone can read, where there is none: it comes to hold answers. SQLite gives its
-/// log the same mode.
-fn make_private(path: &Path) -> io::Result<()> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder)?;
-    }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
