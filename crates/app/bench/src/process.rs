@@ -6,9 +6,64 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+/// A child process that ends with this.
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts it.
+    pub(crate) fn start(command: &mut Command) -> Result<Process> {
+        let child = command.spawn();
+        let program = || command.get_program().to_string_lossy().into_owned();
+        Ok(Process(child.with_context(|| format!("start {}", program()))?))
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits until an address answers well.
+    pub(crate) fn wait_until_up(&mut self, url: &str, limit: Duration) -> Result<()> {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(Duration::from_secs(2)))
+            .build()
+            .into();
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                bail!("the server ended at once with {status}; run its command by hand to see why");
+            }
+            if agent.get(url).call().is_ok() {
+                return Ok(());
+            }
+            if begun.elapsed() > limit {
+                bail!("the server did not answer {url} within {} s", limit.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It holds nothing worth keeping; a kill can't be ignored.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command from its words, split as a shell splits them.
+pub(crate) fn command(text: &str) -> Result<Command> {
+    let words = shell_words::split(text).with_context(|| format!("split the command {text}"))?;
+    let (program, arguments) = words.split_first().context("the command is empty")?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
 /// A running server; dropping it ends the process.
 pub(crate) struct Server {
-    child: Child,
+    _process: Process,
     pub(crate) url: String,
     /// Where Tapri's own server records its calls: measured calls are no one's calls.
     _data: tempfile::TempDir,
@@ -18,51 +73,16 @@ impl Server {
     /// Runs `command` (split as a shell splits words, `{port}` filled in) and waits until `/health` answers 200.
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Server> {
         let port = free_port()?;
-        let words =
-            shell_words::split(command).with_context(|| format!("split the command {command}"))?;
-        let words: Vec<String> =
-            words.iter().map(|w| w.replace("{port}", &port.to_string())).collect();
-        let (program, arguments) = words.split_first().context("the command is empty")?;
         let data = tempfile::tempdir().context("make a folder for the server's data")?;
-        let child = Command::new(program)
-            .args(arguments)
+        let mut command = self::command(&command.replace("{port}", &port.to_string()))?;
+        command
             .env("TAPRI_LEDGER", data.path().join("ledger.sqlite"))
-            .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .with_context(|| format!("start {program}"))?;
-        let mut server = Server { child, url: format!("http://127.0.0.1:{port}"), _data: data };
-        server.wait_until_healthy(limit)?;
-        Ok(server)
-    }
-
-    fn wait_until_healthy(&mut self, limit: Duration) -> Result<()> {
-        let agent: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(Duration::from_secs(2)))
-            .build()
-            .into();
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the server ended at once with {status}; run its command by hand to see why");
-            }
-            if agent.get(format!("{}/health", self.url)).call().is_ok() {
-                return Ok(());
-            }
-            if begun.elapsed() > limit {
-                bail!("the server did not answer {}/health within {} s", self.url, limit.as_secs());
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It holds nothing worth keeping; a kill can't be ignored.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+            .stderr(Stdio::null());
+        let mut process = Process::start(&mut command)?;
+        let url = format!("http://127.0.0.1:{port}");
+        process.wait_until_up(&format!("{url}/health"), limit)?;
+        Ok(Server { _process: process, url, _data: data })
     }
 }
 

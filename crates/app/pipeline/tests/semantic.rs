@@ -14,7 +14,8 @@ use tapri_api::{
 };
 use tapri_cache::exact::{ExactCache, ExactConfig, Filter, SystemClock};
 use tapri_cache::semantic::{SemanticCache, SemanticMode, SemanticPolicy, SemanticStore};
-use tapri_embed::{Embed, EmbedError, Embedder, Embedding, vector};
+use tapri_embed::Embedder;
+use tapri_embed::letters::Letters;
 use tapri_pipeline::{Backend, BackendStats, ModelCard, Pipeline, Running};
 use tapri_upstream::{Answer, CallStream, EventSource};
 
@@ -101,34 +102,6 @@ impl Backend for Listed {
     fn shutdown(&self, _: Duration) {}
 }
 
-/// Pairs of letters: crude, but near texts are near.
-struct Letters;
-
-impl Embed for Letters {
-    fn dimensions(&self) -> Option<usize> {
-        Some(676)
-    }
-
-    fn fingerprint(&self) -> &str {
-        "letters"
-    }
-
-    fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>, EmbedError> {
-        let vectors = texts.iter().map(|text| {
-            let letters: Vec<usize> = text
-                .bytes()
-                .filter(u8::is_ascii_alphabetic)
-                .map(|byte| usize::from(byte.to_ascii_lowercase() - b'a'))
-                .collect();
-            let mut v = vec![0.0; 676];
-            letters.windows(2).for_each(|pair| v[pair[0] * 26 + pair[1]] += 1.0);
-            vector::normalise(&mut v);
-            Embedding { vector: v.into(), tokens: 0, truncated: false }
-        });
-        Ok(vectors.collect())
-    }
-}
-
 struct Scene {
     backend: Arc<Listed>,
     pipeline: Pipeline,
@@ -140,7 +113,7 @@ impl Scene {
         let policy = SemanticPolicy { mode, budget, recheck, ..SemanticPolicy::default() };
         let policies = HashMap::from([(Format::Chat.path().to_owned(), policy)]);
         let store = SemanticStore::in_memory().unwrap();
-        let embedder = Embedder::checked(Letters).unwrap();
+        let embedder = Embedder::checked(Letters::sound()).unwrap();
         let semantic =
             SemanticCache::open(embedder, store, policies, Arc::new(SystemClock), 1).unwrap();
         let pipeline = Pipeline::new(Arc::clone(&backend) as Arc<dyn Backend>)

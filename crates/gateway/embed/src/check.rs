@@ -124,38 +124,8 @@ fn total_variance(vectors: &[&[f32]]) -> f32 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::embedder::Embedding;
+    use crate::letters::Letters;
     use crate::vector::normalise;
-
-    /// Letters' counts, bent by a fault.
-    struct Letters(fn(&mut Vec<f32>));
-
-    impl Embed for Letters {
-        fn dimensions(&self) -> Option<usize> {
-            Some(676)
-        }
-
-        fn fingerprint(&self) -> &str {
-            "letters"
-        }
-
-        fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>, EmbedError> {
-            let vectors = texts.iter().map(|text| {
-                // Pairs of letters: crude, but texts that share words lie nearer than those that don't.
-                let letters: Vec<usize> = text
-                    .bytes()
-                    .filter(u8::is_ascii_alphabetic)
-                    .map(|byte| usize::from(byte.to_ascii_lowercase() - b'a'))
-                    .collect();
-                let mut vector = vec![0.0; 676];
-                letters.windows(2).for_each(|pair| vector[pair[0] * 26 + pair[1]] += 1.0);
-                normalise(&mut vector);
-                (self.0)(&mut vector);
-                Embedding { vector: vector.into(), tokens: 0, truncated: false }
-            });
-            Ok(vectors.collect())
-        }
-    }
 
     fn refused(fault: fn(&mut Vec<f32>)) -> String {
         check(&Letters(fault)).unwrap_err().to_string()
@@ -163,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_crude_but_honest_embedder_passes() {
-        check(&Letters(|_| ())).unwrap();
+        check(&Letters::sound()).unwrap();
     }
 
     #[test]

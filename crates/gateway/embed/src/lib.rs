@@ -10,7 +10,8 @@
 //! - A text that is longer than the model reads is cut, and its [`Embedding::truncated`] says so.
 //!
 //! Map: [`embedder`] what the rest of Tapri uses; [`minilm`] the model, with its forward pass in `bert`; [`upstream`]
-//! an embedder elsewhere; [`check`](mod@check) the check at the start; [`vector`] lengths and angles; `stored` the bounded store.
+//! an embedder elsewhere; [`check`](mod@check) the check at the start; [`vector`] lengths and angles; `stored` the bounded store;
+//! `letters` an embedder for tests (feature `letters`).
 //!
 //! ```no_run
 //! use tapri_embed::{Embedder, MiniLm, vector};
@@ -25,6 +26,8 @@
 mod bert;
 pub mod check;
 pub mod embedder;
+#[cfg(any(test, feature = "letters"))]
+pub mod letters;
 pub mod minilm;
 mod stored;
 pub mod upstream;

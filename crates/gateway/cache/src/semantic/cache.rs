@@ -492,43 +492,15 @@ impl fmt::Debug for SemanticCache {
 mod tests {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-    use tapri_embed::{Embed, Embedding, vector};
+    use tapri_embed::letters::Letters;
 
     use super::*;
     use crate::exact::SystemClock;
 
-    /// Pairs of letters: crude, but near texts are near.
-    struct Letters;
-
-    impl Embed for Letters {
-        fn dimensions(&self) -> Option<usize> {
-            Some(676)
-        }
-
-        fn fingerprint(&self) -> &str {
-            "letters"
-        }
-
-        fn embed(&self, texts: &[&str]) -> Result<Vec<Embedding>, EmbedError> {
-            let vectors = texts.iter().map(|text| {
-                let letters: Vec<usize> = text
-                    .bytes()
-                    .filter(u8::is_ascii_alphabetic)
-                    .map(|byte| usize::from(byte.to_ascii_lowercase() - b'a'))
-                    .collect();
-                let mut v = vec![0.0; 676];
-                letters.windows(2).for_each(|pair| v[pair[0] * 26 + pair[1]] += 1.0);
-                vector::normalise(&mut v);
-                Embedding { vector: v.into(), tokens: 0, truncated: false }
-            });
-            Ok(vectors.collect())
-        }
-    }
-
     fn cache(store: SemanticStore, mode: SemanticMode) -> SemanticCache {
         let policy = SemanticPolicy { mode, recheck: 1.0, entries: 3, ..SemanticPolicy::default() };
         let policies = HashMap::from([("/r".to_owned(), policy)]);
-        let embedder = Embedder::checked(Letters).unwrap();
+        let embedder = Embedder::checked(Letters::sound()).unwrap();
         SemanticCache::open(embedder, store, policies, Arc::new(SystemClock), 1).unwrap()
     }
 
@@ -647,7 +619,7 @@ mod tests {
         };
         let policies = HashMap::from([("/r".to_owned(), policy)]);
         let store = SemanticStore::in_memory().unwrap();
-        let embedder = Embedder::checked(Letters).unwrap();
+        let embedder = Embedder::checked(Letters::sound()).unwrap();
         let cache = SemanticCache::open(embedder, store, policies, clock.clone(), 1).unwrap();
         for (number, question) in
             ["What is tea?", "Who sells soap?", "Why is it late?"].iter().enumerate()
