@@ -47,13 +47,7 @@ pub(crate) async fn begin(
     card: &ModelCard,
     call: Call,
 ) -> Result<Begun, ApiError> {
-    let Some(cache) = cache else {
-        return Ok(Begun {
-            events: forward(backend, card, call).await?,
-            exact: None,
-            semantic: None,
-        });
-    };
+    let Some(cache) = cache else { return alone(backend, card, call, None).await };
     let resolved = Resolved {
         upstream: &card.upstream,
         model: &card.id,
@@ -105,21 +99,23 @@ pub(crate) async fn begin(
         }
         Look::Forward => {
             let exact = forwarded(reason(directives), None);
-            Ok(Begun {
-                events: forward(backend, card, call).await?,
-                exact: Some(exact),
-                semantic: None,
-            })
+            alone(backend, card, call, Some(exact)).await
         }
         Look::Bypass(why) => {
             let exact = forwarded(ForwardReason::Bypass, Some(why.as_str()));
-            Ok(Begun {
-                events: forward(backend, card, call).await?,
-                exact: Some(exact),
-                semantic: None,
-            })
+            alone(backend, card, call, Some(exact)).await
         }
     }
+}
+
+/// Begins a call that nobody shares.
+async fn alone(
+    backend: &Arc<dyn Backend>,
+    card: &ModelCard,
+    call: Call,
+    exact: Option<Exact>,
+) -> Result<Begun, ApiError> {
+    Ok(Begun { events: forward(backend, card, call).await?, exact, semantic: None })
 }
 
 /// Sends a call on. An upstream tells only with its answer what it had cached, and the answer costs: a call that may not

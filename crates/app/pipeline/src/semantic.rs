@@ -5,7 +5,7 @@
 //! it is compared and kept, off the call's way.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tapri_api::cache_status::{CacheOutcome as Status, ForwardReason, Member};
@@ -16,6 +16,7 @@ use tapri_cache::semantic::cache::{Candidate, Decision, Look, SemanticCache, Sem
 use tapri_cache::semantic::scope::{Asked, asked};
 use tapri_cache::semantic::store::{Label, Owner, Verdict};
 use tapri_cache::semantic::{Judge, SemanticMode};
+use tapri_cache::tasks::Tasks;
 use tapri_ledger::{CacheOutcome, CacheResult};
 use tapri_upstream::{Backend, CallStream};
 
@@ -23,14 +24,7 @@ use tapri_upstream::{Backend, CallStream};
 #[derive(Clone)]
 pub struct SemanticWay {
     cache: SemanticCache,
-    work: Arc<Work>,
-}
-
-/// Tasks under way.
-#[derive(Default)]
-struct Work {
-    count: Mutex<usize>,
-    none: Condvar,
+    work: Tasks,
 }
 
 /// Tasks that may be under way at once; what would be learnt beyond that is not.
@@ -81,7 +75,7 @@ pub(crate) struct Watch {
 impl SemanticWay {
     /// A cache's place on the way.
     pub fn new(cache: SemanticCache) -> Self {
-        SemanticWay { cache, work: Arc::default() }
+        SemanticWay { cache, work: Tasks::default() }
     }
 
     /// The cache.
@@ -91,8 +85,7 @@ impl SemanticWay {
 
     /// Waits until what is under way has ended, but no longer than the limit. Blocks.
     pub fn shutdown(&self, limit: Duration) {
-        let count = self.work.count.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.work.none.wait_timeout_while(count, limit, |count| *count > 0));
+        self.work.wait(limit);
     }
 
     /// Erases what a filter matches. On a thread that may wait.
@@ -206,7 +199,7 @@ impl SemanticWay {
 
     /// Runs what is off any call's way, and counts it, so that the end waits for it.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let Some(task) = Task::begin(&self.work) else { return };
+        let Some(task) = self.work.begin_below(MOST_TASKS) else { return };
         tokio::spawn(async move {
             work.await;
             drop(task);
@@ -393,30 +386,6 @@ impl Watched {
         let event = self.events.next().await?;
         Watch::hear(&mut self.watch, &event);
         Some(event)
-    }
-}
-
-/// Counts a task that runs.
-struct Task(Arc<Work>);
-
-impl Task {
-    fn begin(work: &Arc<Work>) -> Option<Self> {
-        let mut count = work.count.lock().unwrap_or_else(PoisonError::into_inner);
-        if *count >= MOST_TASKS {
-            return None;
-        }
-        *count += 1;
-        Some(Task(Arc::clone(work)))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        let mut count = self.0.count.lock().unwrap_or_else(PoisonError::into_inner);
-        *count -= 1;
-        if *count == 0 {
-            self.0.none.notify_all();
-        }
     }
 }
 

@@ -14,7 +14,6 @@ pub(crate) mod command;
 pub(crate) mod flags;
 pub(crate) mod reader;
 pub(crate) mod secret;
-#[allow(dead_code)]
 pub(crate) mod sections;
 
 use std::path::{Path, PathBuf};

@@ -145,10 +145,11 @@ impl Call {
         Call::new(Prompt::Tokens(ids))
     }
 
-    /// What an API was asked, to be read by whoever answers it. The other fields say what every format
-    /// has: the model's name, the salt, the conversation; the rest are defaults until it is read.
+    /// What an API was asked, to be read by whoever answers it. Of the other fields it has the model's name; the rest
+    /// are defaults until it is read.
     pub fn request(inbound: Arc<Inbound>) -> Self {
-        Call::new(Prompt::Request(inbound))
+        let model = inbound.model.clone();
+        Call { model, ..Call::new(Prompt::Request(inbound)) }
     }
 
     /// A call with a new id and the defaults.

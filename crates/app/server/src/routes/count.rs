@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use tapri_api::{Call, CallId, Format, Inbound, Origin, Prompt};
+use tapri_api::{Call, CallId, Format, Inbound, Origin};
 
 use super::{App, generate};
 use crate::tenants::caller::Caller;
@@ -28,9 +28,6 @@ pub(super) async fn count_tokens(State(app): State<App>, request: Request) -> Re
         inbound.body.entry("max_tokens").or_insert_with(|| 1.into());
         let mut call = Call::request(inbound.into());
         call.origin = origin;
-        if let Prompt::Request(inbound) = &call.prompt {
-            call.model.clone_from(&inbound.model);
-        }
         caller.sign(&mut call);
         let tokens = app.pipeline().count_tokens(call).await?;
         Ok(reply::json(serde_json::json!({ "input_tokens": tokens }).to_string()))

@@ -76,7 +76,6 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
         let entry = caller.enter(Size { body: size, answer })?;
         let inbound = Arc::new(inbound);
         let mut call = Call::request(Arc::clone(&inbound));
-        call.model.clone_from(&inbound.model);
         call.salt = inbound.salt()?;
         call.outline = Some(Outline::Body(inbound.bytes.clone()));
         caller.sign(&mut call);

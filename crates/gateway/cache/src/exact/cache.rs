@@ -4,7 +4,7 @@ mod landing;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use tapri_api::{Admission, Call, CallEvent};
@@ -18,6 +18,7 @@ use super::{
     Clock, Entry, ExactPolicy, ExactStats, Filter, Key, Mode, NoKey, Policies, Reader, Resolved,
     StoreError, SystemClock, Tags,
 };
+use crate::tasks::Tasks;
 use landing::Landing;
 pub use landing::Lead;
 
@@ -56,16 +57,9 @@ struct Inner {
     policies: RwLock<Arc<Policies>>,
     tiers: Tiers,
     flights: Mutex<HashMap<Key, Arc<Flight>>>,
-    running: Running,
+    tasks: Tasks,
     counts: Counts,
     clock: Arc<dyn Clock>,
-}
-
-/// Tasks under way.
-#[derive(Debug, Default)]
-struct Running {
-    count: Mutex<u64>,
-    none: Condvar,
 }
 
 /// What there is for a call.
@@ -153,7 +147,7 @@ impl ExactCache {
                 policies: RwLock::new(Arc::new(policies)),
                 tiers: Tiers::new(memory_bytes, store, Arc::clone(&clock)),
                 flights: Mutex::default(),
-                running: Running::default(),
+                tasks: Tasks::default(),
                 counts: Counts::default(),
                 clock,
             }),
@@ -334,7 +328,7 @@ impl ExactCache {
             store_errors: back.map_or(0, Guarded::errors),
             store: back.map(|back| back.store().name()),
             memory: inner.tiers.memory_stats(),
-            flights: *inner.running.count(),
+            flights: inner.tasks.count() as u64,
             ..inner.counts.stats()
         }
     }
@@ -348,12 +342,7 @@ impl ExactCache {
     /// Waits until every call's task has ended, but no longer than the limit, and closes the store. To be called
     /// once the backend has ended. Blocks.
     pub fn shutdown(&self, limit: Duration) {
-        let running = &self.inner.running;
-        let ended = running
-            .none
-            .wait_timeout_while(running.count(), limit, |count| *count > 0)
-            .unwrap_or_else(PoisonError::into_inner);
-        drop(ended);
+        self.inner.tasks.wait(limit);
         self.inner.tiers.close();
     }
 }
@@ -386,24 +375,6 @@ fn key(call: &Call, resolved: &Resolved<'_>, policy: &ExactPolicy) -> Result<Key
 impl Inner {
     fn flights(&self) -> MutexGuard<'_, HashMap<Key, Arc<Flight>>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Running {
-    fn count(&self) -> MutexGuard<'_, u64> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn began(&self) {
-        *self.count() += 1;
-    }
-
-    fn ended(&self) {
-        let mut count = self.count();
-        *count -= 1;
-        if *count == 0 {
-            self.none.notify_all();
-        }
     }
 }
 

@@ -19,8 +19,7 @@ const PATH: &str = "/v1/messages/count_tokens";
 pub(super) async fn count(inner: Arc<Inner>, call: Call) -> Result<usize, ApiError> {
     let _live = inner.live.enter().ok_or_else(stopped)?;
     let inbound = inbound(&call)?;
-    let asked = call.model.as_deref().or(inbound.model.as_deref());
-    let (card, targets) = inner.targets(asked, &call.origin.route)?;
+    let (card, targets) = inner.targets(call.model.as_deref(), &call.origin.route)?;
     let speaks = |at: &usize| inner.upstreams[*at].formats.contains(&Format::Messages);
     let targets: Vec<_> = targets.into_iter().filter(|target| speaks(&target.upstream)).collect();
     if inbound.format != Format::Messages || targets.is_empty() {

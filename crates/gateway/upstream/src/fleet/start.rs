@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use tapri_api::{ApiError, Call, ErrorKind};
 
 use super::Inner;
-use super::live::Stopping;
 use super::models::Target;
 use crate::CallStream;
 use crate::breaker::BreakerState;
@@ -39,45 +38,16 @@ pub(crate) async fn start(inner: Arc<Inner>, call: Call) -> Result<CallStream, A
         }
     };
     let (begun, outgoing) = begun;
-    Ok(CallStream::new(Events::new(begun.with(stopping), &outgoing)))
-}
-
-/// Everything but what hears of a stop.
-struct Half {
-    response: reqwest::Response,
-    running: Running,
-    pass: Option<crate::breaker::Pass>,
-    expected: Expected,
-    submitted: tokio::time::Instant,
-    inner: Arc<Inner>,
-}
-
-impl Half {
-    fn with(self, stopping: Stopping) -> Begun {
-        let Half { response, running, pass, expected, submitted, inner } = self;
-        Begun {
-            response,
-            running,
-            pass,
-            clock: Arc::clone(&inner.clock),
-            stopping,
-            expected,
-            totals: Arc::clone(&inner.totals),
-            submitted,
-            event_limit: inner.event_limit,
-            body_limit: inner.body_limit,
-        }
-    }
+    Ok(CallStream::new(Events::new(begun, stopping, &outgoing)))
 }
 
 async fn run(
     inner: &Arc<Inner>,
     call: &Call,
     submitted: tokio::time::Instant,
-) -> Result<(Half, Outgoing), ApiError> {
+) -> Result<(Begun, Outgoing), ApiError> {
     let inbound = outgoing::inbound(call)?;
-    let asked = call.model.as_deref().or(inbound.model.as_deref());
-    let (card, targets) = inner.targets(asked, &call.origin.route)?;
+    let (card, targets) = inner.targets(call.model.as_deref(), &call.origin.route)?;
     let prefix = Prefix::of(call, &card.id, inner.seed);
     let mut failed: Vec<usize> = Vec::new();
     let mut last: Option<Trouble> = None;
@@ -146,10 +116,18 @@ async fn run(
         let sent = endpoint.send(outgoing.format.path(), &outgoing, key, &inbound.headers).await;
         match sent {
             Ok(response) => {
-                let pass = pass.begun(inner.clock.now());
-                let inner = Arc::clone(inner);
-                let half = Half { response, running, pass, expected, submitted, inner };
-                return Ok((half, outgoing));
+                let begun = Begun {
+                    response,
+                    running,
+                    pass: pass.begun(inner.clock.now()),
+                    clock: Arc::clone(&inner.clock),
+                    expected,
+                    totals: Arc::clone(&inner.totals),
+                    submitted,
+                    event_limit: inner.event_limit,
+                    body_limit: inner.body_limit,
+                };
+                return Ok((begun, outgoing));
             }
             Err(trouble) => {
                 inner

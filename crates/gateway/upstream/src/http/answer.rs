@@ -61,7 +61,6 @@ pub(crate) struct Begun {
     pub(crate) running: Running,
     pub(crate) pass: Option<Pass>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) stopping: Stopping,
     pub(crate) expected: Expected,
     pub(crate) totals: Arc<Totals>,
     pub(crate) submitted: Instant,
@@ -70,9 +69,9 @@ pub(crate) struct Begun {
 }
 
 impl Events {
-    pub(crate) fn new(begun: Begun, outgoing: &Outgoing) -> Self {
-        let Begun { response, running, pass, clock, stopping, expected, totals, submitted, .. } =
-            begun;
+    /// Until what `stopping` hears of.
+    pub(crate) fn new(begun: Begun, stopping: Stopping, outgoing: &Outgoing) -> Self {
+        let Begun { response, running, pass, clock, expected, totals, submitted, .. } = begun;
         let content_type = response.headers().get(CONTENT_TYPE);
         let streams = content_type
             .and_then(|value| value.to_str().ok())

@@ -38,8 +38,6 @@ pub(crate) struct Upstream {
     pub(crate) health: Option<String>,
     /// How long it keeps a prefix, as far as is known.
     pub(crate) prefix_ttl: Option<Duration>,
-    /// Where it stands, for problems that show up later.
-    pub(crate) line: Option<usize>,
 }
 
 impl Upstream {
@@ -118,7 +116,6 @@ pub(super) fn read(section: &Section<'_, '_>, names: &mut Names) -> Option<Upstr
         breaker_pause: section.get("breaker_pause", quantity::duration),
         health: section.get("health", text),
         prefix_ttl: section.get("prefix_ttl", quantity::duration),
-        line: section.line(),
     };
     section.end();
     (!upstream.name.is_empty() && !upstream.url.is_empty()).then_some(upstream)

@@ -1,5 +1,6 @@
 //! A call to the model in a task of its own, and what becomes of its answer.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl Lead {
         E: Events + 'static,
     {
         let Lead { landing, reader, why: _ } = self;
-        let task = Task::begin(&landing.inner);
+        let task = landing.inner.tasks.begin();
         tokio::spawn(async move {
             landing.fly(answer).await;
             drop(task);
@@ -170,23 +171,25 @@ impl Landing {
             }
             let (key, slot) = (self.key, self.slot);
             let put = inner.tiers.put(key, slot, Arc::new(entry), bytes, self.ticket);
-            if std::mem::take(&mut self.registered)
-                && flights.get(&self.key).is_some_and(|it| Arc::ptr_eq(it, &self.flight))
-            {
-                flights.remove(&self.key);
-            }
+            self.leave_among(&mut flights);
             return put.ok_or(Rejected::Erased);
         }
     }
 
     /// From now on nobody can join.
     fn leave(&mut self) {
-        if std::mem::take(&mut self.registered) {
-            let mut flights = self.inner.flights();
-            // Another flight may have taken the place of one that was too large to be joined.
-            if flights.get(&self.key).is_some_and(|it| Arc::ptr_eq(it, &self.flight)) {
-                flights.remove(&self.key);
-            }
+        if self.registered {
+            let inner = Arc::clone(&self.inner);
+            self.leave_among(&mut inner.flights());
+        }
+    }
+
+    fn leave_among(&mut self, flights: &mut HashMap<Key, Arc<Flight>>) {
+        // Another flight may have taken the place of one that was too large to be joined.
+        if std::mem::take(&mut self.registered)
+            && flights.get(&self.key).is_some_and(|it| Arc::ptr_eq(it, &self.flight))
+        {
+            flights.remove(&self.key);
         }
     }
 }
@@ -206,21 +209,5 @@ impl Drop for Landing {
 impl fmt::Debug for Landing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Landing").field("tags", &self.tags).finish_non_exhaustive()
-    }
-}
-
-/// Counts a task that runs.
-struct Task(Arc<Inner>);
-
-impl Task {
-    fn begin(inner: &Arc<Inner>) -> Self {
-        inner.running.began();
-        Task(Arc::clone(inner))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.running.ended();
     }
 }
