@@ -2,6 +2,7 @@
 //! and single-flight share within a tenant and never between two, and which upstreams a route may take.
 
 use std::fs;
+use std::path::PathBuf;
 
 use serde_json::json;
 use tapri_fake_upstream::{Fake, FakeConfig, Script};
@@ -11,19 +12,19 @@ use crate::process::Server;
 use crate::tenants::call;
 use crate::{post_with, read, wait_until};
 
-const RED: &str = "tapri_red_red_red_red_red";
-const BLUE: &str = "tapri_blue_blue_blue_blue";
-const CHAT: &str = "/v1/chat/completions";
+pub const RED: &str = "tapri_red_red_red_red_red";
+pub const BLUE: &str = "tapri_blue_blue_blue_blue";
+pub const CHAT: &str = "/v1/chat/completions";
 
 /// Upstreams that live as long as this, and a folder for the configuration.
-struct Scene {
+pub struct Scene {
     runtime: tokio::runtime::Runtime,
-    fakes: Vec<Fake>,
-    folder: TempDir,
+    pub fakes: Vec<Fake>,
+    pub folder: TempDir,
 }
 
 impl Scene {
-    fn new(fakes: usize) -> Self {
+    pub fn new(fakes: usize) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let fakes = (0..fakes)
             .map(|_| runtime.block_on(Fake::start(FakeConfig::default())).unwrap())
@@ -31,7 +32,13 @@ impl Scene {
         Scene { runtime, fakes, folder: tempfile::tempdir().unwrap() }
     }
 
-    fn serve(&self, config: &str) -> Server {
+    pub fn serve(&self, config: &str) -> Server {
+        let path = self.write(config);
+        Server::start(&["--config", path.to_str().unwrap()])
+    }
+
+    /// Writes the configuration, with the upstreams' addresses and two tenants.
+    pub fn write(&self, config: &str) -> PathBuf {
         let mut config = config.to_owned();
         for (at, fake) in self.fakes.iter().enumerate() {
             config = config.replace(&format!("URL{at}"), &format!("{}/v1", fake.url()));
@@ -42,7 +49,7 @@ impl Scene {
         }
         let path = self.folder.path().join("tapri.toml");
         fs::write(&path, config).unwrap();
-        Server::start(&["--config", path.to_str().unwrap()])
+        path
     }
 }
 

@@ -18,6 +18,7 @@ mod isolation;
 mod ledger;
 mod process;
 mod sdk;
+mod semantic;
 mod tenants;
 
 use std::io::{Read, Write};
