@@ -26,6 +26,17 @@ pub enum Format {
     Text,
 }
 
+impl Format {
+    /// Its name, as it is kept.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Format::Pdf => "pdf",
+            Format::Markdown => "markdown",
+            Format::Text => "text",
+        }
+    }
+}
+
 /// Why a file gave no text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -183,6 +194,24 @@ impl Document {
             return Err(DocumentError::Empty { name });
         }
         Ok(Document { name, format, pages: None, text })
+    }
+
+    /// Several files' texts as one document, in their order. One alone is its text and nothing else; of several, each
+    /// begins on a page of its own with its name, so that the model can tell them apart.
+    pub fn joined(files: &[(String, String)]) -> Self {
+        let (name, text) = match files {
+            [(name, text)] => (name.clone(), text.clone()),
+            _ => {
+                let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+                let count = files.len();
+                let texts: Vec<String> = (1..)
+                    .zip(files)
+                    .map(|(n, (name, text))| format!("File {n} of {count}: {name}\n\n{text}"))
+                    .collect();
+                (names.join(", "), texts.join("\u{c}"))
+            }
+        };
+        Document { name, format: Format::Text, pages: None, text }
     }
 
     /// The file's name, without its folder.

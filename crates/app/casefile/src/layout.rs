@@ -49,7 +49,7 @@ pub struct Parts<'a> {
 }
 
 /// The instructions of a chat about a file.
-pub(crate) const INSTRUCTIONS: &str = "Answer questions about the document below. Use only what it says, and answer \
+const INSTRUCTIONS: &str = "Answer questions about the document below. Use only what it says, and answer \
                                        in one or two short sentences.";
 
 /// What a base model reads between the file and the first question: with it, the small Gemma names all four States
@@ -92,6 +92,15 @@ impl Layout {
         add("moment".to_owned(), parts.moment);
         add("question".to_owned(), parts.question);
         outline
+    }
+
+    /// The instructions where nobody wrote others.
+    pub fn instructions(self) -> &'static str {
+        match self {
+            Layout::Chat => INSTRUCTIONS,
+            // A base model takes instructions for a part of the text, and goes on in kind.
+            Layout::Completion => "",
+        }
     }
 
     /// What ends an answer, besides the model's own end.

@@ -11,7 +11,8 @@
 //! - A document that can't be read in full is an error: a missing page would be a wrong answer.
 //!
 //! Map: [`document`] files to text; `pdf` the guarded extraction; [`normal`] spaces and blank lines; [`layout`] the
-//! order of a prompt; [`session`] questions, turns and the room they have.
+//! order of a prompt; [`session`] questions, turns and the room they have; [`case`](mod@case) files, instructions and turns as they are
+//! kept; [`store`] keeping them; [`sections`](mod@sections) what to choose from where a file is too long.
 //!
 //! ```
 //! use tapri_casefile::{Document, Layout, Room, Session};
@@ -30,14 +31,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod case;
 pub mod document;
 pub mod layout;
 pub mod normal;
 mod pdf;
+pub mod sections;
 pub mod session;
+pub mod store;
 
+pub use case::{
+    Case, CaseFile, CaseId, CaseTurn, CostFigures, ErrorFigures, Figures, ReasonFigures,
+    SearchFigures, TurnState,
+};
 pub use document::{Document, DocumentError, Format};
 pub use layout::{Layout, Parts, Turn, pages};
 pub use pdf::EXTRACTION_THREAD;
+pub use sections::{Sections, SectionsError};
 pub use session::{Dropped, Prepared, Room, Session, SessionError};
+pub use store::{NewFile, OpenError, Store, StoreError};
 pub use tapri_pipeline::api::Prompt;

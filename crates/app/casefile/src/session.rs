@@ -1,8 +1,10 @@
 //! Questions about one document, and the room they have.
 
+use std::borrow::Cow;
+
 use tapri_pipeline::api::{Outline, OutlinePart, Prompt, Stop};
 
-use crate::layout::{INSTRUCTIONS, pages};
+use crate::layout::pages;
 use crate::{Document, Layout, Parts, Turn};
 
 /// How many tokens there are.
@@ -27,7 +29,9 @@ pub struct Session {
     document: Document,
     layout: Layout,
     room: Room,
-    instructions: &'static str,
+    instructions: Cow<'static, str>,
+    /// Tools as the outline names them. How they reach the model is the caller's to know.
+    tools: String,
     turns: Vec<Turn>,
     /// The document's text once more, by page: every question's outline shares it.
     pages: Vec<OutlinePart>,
@@ -84,13 +88,30 @@ pub enum SessionError<E> {
 impl Session {
     /// A session without turns.
     pub fn new(document: Document, layout: Layout, room: Room) -> Self {
-        let instructions = match layout {
-            Layout::Chat => INSTRUCTIONS,
-            // A base model takes instructions for a part of the text, and goes on in kind.
-            Layout::Completion => "",
-        };
+        let instructions = Cow::Borrowed(layout.instructions());
         let pages = pages(document.text());
-        Session { document, layout, room, instructions, turns: Vec::new(), pages }
+        Session {
+            document,
+            layout,
+            room,
+            instructions,
+            tools: String::new(),
+            turns: Vec::new(),
+            pages,
+        }
+    }
+
+    /// The same with instructions of the person's own, and tools that the model is offered.
+    #[must_use]
+    pub fn instructed(self, instructions: Option<String>, tools: String) -> Self {
+        let instructions = instructions.map_or(self.instructions, Cow::Owned);
+        Session { instructions, tools, ..self }
+    }
+
+    /// The same with turns of an earlier time, oldest first.
+    #[must_use]
+    pub fn resumed(self, turns: Vec<Turn>) -> Self {
+        Session { turns, ..self }
     }
 
     /// The document.
@@ -116,7 +137,7 @@ impl Session {
 
     fn parts<'a>(&'a self, turns: &'a [Turn], question: &'a str) -> Parts<'a> {
         Parts {
-            instructions: self.instructions,
+            instructions: &self.instructions,
             file: self.document.text(),
             turns,
             question,
@@ -125,7 +146,7 @@ impl Session {
     }
 
     fn outline(&self, question: &str) -> Outline {
-        let parts = self.parts(&self.turns, question);
+        let parts = Parts { tools: &self.tools, ..self.parts(&self.turns, question) };
         Outline::Parts(self.layout.outline(&parts, &self.pages).into())
     }
 

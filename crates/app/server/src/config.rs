@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::AlertConfig;
 use crate::admin::Reload;
 use crate::tenants::Tenants;
+use crate::{AlertConfig, PagesConfig};
 
 /// Settings of the server. The default suits a laptop: loopback only, a fixed port.
 #[derive(Clone)]
@@ -32,6 +32,8 @@ pub struct ServerConfig {
     pub reload: Option<Reload>,
     /// How connections are limited.
     pub connections: Connections,
+    /// The pages for people; `None` to serve the APIs alone.
+    pub pages: Option<PagesConfig>,
 }
 
 /// What one connection may cost, and how many there may be.
@@ -107,6 +109,7 @@ impl Default for ServerConfig {
             admin_listen: None,
             reload: None,
             connections: Connections::default(),
+            pages: None,
         }
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! Map: [`config`] what can be set; [`tenants`] who calls, limits, scopes; `gate` what every request passes; [`admin`]
 //! the operator's paths; [`alerts`] hit rates that fell; [`serve`](mod@serve) listening and stopping; `connections`
-//! the sockets and what each may cost; `routes` one file for each group of paths; `body` reading a request; `reply`
+//! the sockets and what each may cost; [`pages`] what people look at; `routes` one file for each group of paths; `body` reading a request; `reply`
 //! headers and errors; [`metrics`] what `/metrics` shows; `meter` the measuring of one call; `log_line` the line every
 //! ten seconds.
 
@@ -33,6 +33,7 @@ mod gate;
 mod log_line;
 mod meter;
 pub mod metrics;
+pub mod pages;
 mod reply;
 mod routes;
 pub mod serve;
@@ -43,6 +44,7 @@ pub use alerts::AlertConfig;
 pub use alerts::webhook::WebhookConfig;
 pub use config::{BodyLimit, Connections, ServerConfig};
 pub use metrics::Metrics;
+pub use pages::PagesConfig;
 pub use routes::{App, router};
 pub use serve::{Bound, ServeError, bind, serve};
 pub use tenants::{AccessConfig, AccessError, TenantConfig, Tenants};

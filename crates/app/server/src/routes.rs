@@ -7,7 +7,6 @@ mod operate;
 mod tokenize;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,11 +17,14 @@ use axum::middleware;
 use axum::routing::{get, post};
 use tapri_api::{ApiError, CallId, ErrorKind, Format};
 use tapri_pipeline::Pipeline;
+use tokio::sync::watch;
 
 use crate::admin::{self, Door, Reload};
 use crate::alerts::Alerts;
 use crate::config::BodyLimit;
 use crate::metrics::Metrics;
+use crate::pages::casefile::Records;
+use crate::pages::{self, Pages};
 use crate::tenants::Tenants;
 use crate::{ServerConfig, gate, reply};
 
@@ -41,7 +43,9 @@ struct Inner {
     reload: Option<Reload>,
     body_limit: BodyLimit,
     hide_cached: bool,
-    stopping: AtomicBool,
+    stopping: watch::Sender<bool>,
+    pages: Option<Pages>,
+    records: Records,
 }
 
 impl App {
@@ -50,6 +54,13 @@ impl App {
         let alerts = config.alerts.clone().and_then(Alerts::start);
         let pipeline = match &alerts {
             Some(alerts) => pipeline.observed(alerts.observer()),
+            None => pipeline,
+        };
+        // What the pages say of a call's cost is in its record.
+        let records = Records::default();
+        let pages = config.pages.clone().map(|pages| Pages::new(pages, &config.host));
+        let pipeline = match &pages {
+            Some(_) => pipeline.observed(records.observer()),
             None => pipeline,
         };
         let metrics = Arc::new(Metrics::new(&pipeline, alerts.as_ref()));
@@ -62,7 +73,9 @@ impl App {
                 reload: config.reload.clone(),
                 body_limit: config.body_limit,
                 hide_cached: config.hide_cached_tokens,
-                stopping: AtomicBool::new(false),
+                stopping: watch::Sender::new(false),
+                pages,
+                records,
             }),
             door: Door::Public,
         }
@@ -106,11 +119,42 @@ impl App {
 
     /// From now on `/health` says that no more calls should come.
     pub(crate) fn set_stopping(&self) {
-        self.inner.stopping.store(true, Ordering::Relaxed);
+        self.inner.stopping.send_replace(true);
     }
 
-    fn is_stopping(&self) -> bool {
-        self.inner.stopping.load(Ordering::Relaxed)
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.inner.stopping.borrow()
+    }
+
+    /// Turns true when the server stops: streams that have no end of their own end then.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.inner.stopping.subscribe()
+    }
+
+    /// What the pages share; `None` where they are switched off.
+    pub(crate) fn pages(&self) -> Option<&Pages> {
+        self.inner.pages.as_ref()
+    }
+
+    /// Waits until no question of a page runs.
+    pub(crate) async fn pages_idle(&self) {
+        if let Some(pages) = self.pages() {
+            pages.answers.idle().await;
+        }
+    }
+
+    /// Records that pages wait for.
+    pub(crate) fn records(&self) -> &Records {
+        &self.inner.records
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.inner.metrics
+    }
+
+    /// Whether answers say nothing of what was cached, whoever asks.
+    pub(crate) fn hides_cached(&self) -> bool {
+        self.inner.hide_cached
     }
 
     pub(crate) fn pipeline(&self) -> &Pipeline {
@@ -167,7 +211,9 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_such_path)
         .layer(middleware::from_fn_with_state(app.clone(), gate::pass))
-        .with_state(app)
+        .with_state(app.clone())
+        // Pages have a gate of their own: people don't send keys in headers.
+        .merge(pages::routes(&app))
 }
 
 /// The operator's paths alone, for a listener of their own.
@@ -185,7 +231,7 @@ pub(crate) fn operators(app: &App) -> Router {
 async fn no_such_path(State(app): State<App>, request: Request) -> Response<Body> {
     let error = ApiError::new(ErrorKind::NotFound, format!("There is no path {}", request.uri().path()))
         .code("path_not_found")
-        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health and /metrics");
+        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health and /metrics; for people there are pages at /");
     app.refuse(request.uri().path(), &error)
 }
 

@@ -159,10 +159,15 @@ impl Bound {
                 connections::serve(listener, operators, rules, closed).await;
             }
         };
-        let mut serving = pin!(async { tokio::join!(public, admin) });
+        // Questions of the pages run on without a connection, and have the same time to end.
+        let questions = app.clone();
+        let mut serving = pin!(async {
+            tokio::join!(public, admin);
+            questions.pages_idle().await;
+        });
         tokio::select! {
             // It ends when it is told to.
-            _ = &mut serving => {}
+            () = &mut serving => {}
             () = stop => {}
         }
         app.set_stopping();
@@ -182,6 +187,7 @@ impl Bound {
         }
         // A panic of the backend's own thread has been reported by it.
         let _ = backend.await;
+        let _ = tokio::time::timeout(FLUSH_LIMIT, app.pages_idle()).await;
         let _ = tokio::task::spawn_blocking(move || app.stop_alerts(ALERT_LIMIT)).await;
         tasks.shutdown().await;
         Ok(())

@@ -121,7 +121,11 @@ impl Snapshot {
     /// The tenant of a key. Every key is compared, whole, whichever fits: the time says nothing about them.
     /// (The cost is some 20 ns a key.)
     pub(crate) fn of_key(&self, key: &str) -> Option<&Arc<Tenant>> {
-        let asked = KeyHash::of(key);
+        self.of_hash(&KeyHash::of(key))
+    }
+
+    /// The same by the key's hash.
+    pub(crate) fn of_hash(&self, asked: &KeyHash) -> Option<&Arc<Tenant>> {
         let mut found = 0u32;
         let mut any = Choice::from(0);
         for (hash, tenant) in &self.keys {

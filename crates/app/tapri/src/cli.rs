@@ -23,6 +23,7 @@ use crate::report::ReportArgs;
 use crate::semantic::SemanticArgs;
 use crate::serve::alert::AlertArgs;
 use crate::serve::exact::ExactArgs;
+use crate::serve::pages::PagesArgs;
 use crate::serve::semantic::SemanticServeArgs;
 use crate::simulate::SimulateArgs;
 
@@ -138,6 +139,8 @@ pub(crate) struct ServeArgs {
         default_value = "example"
     )]
     pub(crate) prices: String,
+    #[command(flatten)]
+    pub(crate) pages: PagesArgs,
     #[command(flatten)]
     pub(crate) exact: ExactArgs,
     #[command(flatten)]

@@ -4,6 +4,7 @@ pub(crate) mod alert;
 mod answerer;
 pub(crate) mod exact;
 mod isolation;
+pub(crate) mod pages;
 pub(crate) mod semantic;
 
 use std::io::{Write, stdout};
@@ -72,8 +73,14 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
     not_here(&config)?;
     let exact = args.exact.cache(&config)?;
     let semantic = args.semantic.cache(&config, exact.is_some())?;
+    // The engine process of a tenant is asked by its gateway alone.
+    let pages = match args.child_of_tapri {
+        None => args.pages.config(&secret)?,
+        Some(_) => None,
+    };
     let server =
-        ServerConfig { tenants: Arc::new(tenants), ..server(args, &config, exact.clone())? };
+        ServerConfig { tenants: Arc::new(tenants), pages, ..server(args, &config, exact.clone())? };
+    let has_pages = server.pages.is_some();
     runtime.block_on(async {
         // The port before the model: that it is taken should be known at once.
         let bound = tapri_server::bind(server).await.map_err(serve_failure)?;
@@ -89,7 +96,7 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
             Some(semantic) => pipeline.semantic(semantic),
             None => pipeline,
         };
-        announce(&name, bound.address())?;
+        announce(&name, bound.address(), has_pages)?;
         if let Some(admin) = bound.admin_address() {
             writeln!(stdout(), "the operator's paths are on http://{admin}/admin")?;
         }
@@ -200,7 +207,7 @@ fn serve_failure(error: ServeError) -> Failure {
 }
 
 /// Says where it listens, and one line to try it with.
-fn announce(name: &str, address: SocketAddr) -> Result<()> {
+fn announce(name: &str, address: SocketAddr, pages: bool) -> Result<()> {
     // An address that means "every one" can't be connected to everywhere.
     let reach = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], address.port())),
@@ -211,6 +218,9 @@ fn announce(name: &str, address: SocketAddr) -> Result<()> {
     };
     let mut out = stdout().lock();
     writeln!(out, "serving {name} on http://{address}")?;
+    if pages {
+        writeln!(out, "for people: open http://{reach}/ in a browser")?;
+    }
     writeln!(
         out,
         "try it: curl http://{reach}/v1/completions -H 'content-type: application/json' \

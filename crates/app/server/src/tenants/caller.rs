@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::{Extensions, HeaderMap, header};
 use tapri_api::{ApiError, Call, ErrorKind, TenantScope};
 
+use super::key::KeyHash;
 use super::limits::{self, Entry, Left, Size};
 use super::route::{self, RouteConfig};
 use super::{Snapshot, Tenant, Tenants};
@@ -38,6 +39,23 @@ impl Caller {
         };
         let tenant = Arc::clone(tenant);
         Ok(Caller { tenants: Arc::clone(tenants), now, tenant })
+    }
+
+    /// By the hash of a key that was shown before. `None` where no tenant has it (any more).
+    pub(crate) fn of_hash(tenants: &Arc<Tenants>, hash: &KeyHash) -> Option<Self> {
+        let now = tenants.current();
+        let tenant = Arc::clone(now.of_hash(hash)?);
+        Some(Caller { tenants: Arc::clone(tenants), now, tenant })
+    }
+
+    /// The one tenant, where no keys are configured.
+    pub(crate) fn without_key(tenants: &Arc<Tenants>) -> Option<Self> {
+        let now = tenants.current();
+        if now.asks_for_keys() {
+            return None;
+        }
+        let tenant = Arc::clone(now.tenants.first()?);
+        Some(Caller { tenants: Arc::clone(tenants), now, tenant })
     }
 
     /// As the gate left it.

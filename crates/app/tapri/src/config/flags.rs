@@ -85,6 +85,15 @@ const KEYS: &[(&str, &[Key])] = &[
             ("false_alarm_every", "alert_false_alarm_every", Checked(count)),
         ],
     ),
+    (
+        "pages",
+        &[
+            ("enabled", "no_pages", Opposite),
+            ("cases", "cases", Text),
+            ("upload_limit", "upload_limit", Checked(size)),
+            ("answer_tokens", "answer_tokens", Checked(count)),
+        ],
+    ),
     ("prices", &[("list", "prices", Text)]),
 ];
 

@@ -155,7 +155,7 @@ pub(crate) fn read(root: &Section<'_, '_>, given: &mut Vec<Given>) -> Sections {
         section.end();
         engine
     };
-    for name in ["ledger", "alerts", "prices"] {
+    for name in ["ledger", "alerts", "pages", "prices"] {
         let section = root.section(name);
         flags::read_section(name, &section, given);
         section.end();

@@ -20,6 +20,8 @@ mod process;
 mod sdk;
 mod semantic;
 mod tenants;
+#[path = "../python/venv.rs"]
+mod venv;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

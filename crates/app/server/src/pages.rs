@@ -1,0 +1,97 @@
+//! The pages for people: server-rendered, without a build step, everything compiled in.
+//!
+//! A page is a template of its own with the [`frame`](render::Frame) around it, and every word of it stands in
+//! [`texts`]. Nothing is loaded from anywhere else, and the content security policy holds the browser to that.
+//!
+//! Invariants:
+//! - Text of a file, a question or an answer reaches HTML through a template, which escapes it.
+//! - A request that changes something comes from a page of this server: same origin, and a token that only such a page has.
+//! - Without keys, pages answer under this machine's own names alone, so that a stranger's site can't point a name of its
+//!   own here.
+//! - With keys, what a person sees and does is their tenant's: its scope, its limits, its routes, its files.
+//!
+//! Map: [`gate`] what every request of a page passes; [`visitor`] who looks at it, and sign-ins; `sign_in` that page;
+//! [`render`] templates to answers; [`show`] numbers, times and money; [`texts`] the words; [`assets`] style and scripts;
+//! [`casefile`] the page at `/`.
+
+pub(crate) mod assets;
+pub(crate) mod casefile;
+mod gate;
+pub(crate) mod render;
+pub(crate) mod show;
+mod sign_in;
+pub(crate) mod texts;
+pub(crate) mod visitor;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{get, post};
+use tapri_casefile::Store;
+
+use self::casefile::answers::Answers;
+use self::visitor::SignIns;
+use crate::routes::App;
+
+/// Settings of the pages.
+#[derive(Clone)]
+pub struct PagesConfig {
+    /// Where cases are kept.
+    pub store: Arc<Store>,
+    /// What the tokens against forged requests are made from: kept, so that a page that was open when the server was
+    /// started again still works.
+    pub secret: String,
+    /// The most bytes of an upload, all its files together.
+    pub upload_limit: usize,
+    /// The most tokens of an answer.
+    pub answer_tokens: usize,
+}
+
+impl fmt::Debug for PagesConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PagesConfig")
+            .field("upload_limit", &self.upload_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the pages share.
+pub(crate) struct Pages {
+    pub(crate) config: PagesConfig,
+    /// The name or address that the server was told to listen on.
+    pub(crate) host: String,
+    pub(crate) sign_ins: SignIns,
+    pub(crate) answers: Arc<Answers>,
+}
+
+impl Pages {
+    pub(crate) fn new(config: PagesConfig, host: &str) -> Self {
+        Pages {
+            sign_ins: SignIns::new(&config.secret),
+            config,
+            host: host.to_owned(),
+            answers: Arc::default(),
+        }
+    }
+}
+
+/// The pages in the order of the navigation: address and name. Whose address a page's begins with is marked in it.
+pub(crate) fn navigation(t: &texts::FrameTexts) -> [(&'static str, &'static str); 1] {
+    [("/", t.case_file)]
+}
+
+/// The paths of the pages; none where they are switched off.
+pub(crate) fn routes(app: &App) -> Router {
+    if app.pages().is_none() {
+        return Router::new();
+    }
+    Router::new()
+        .merge(casefile::routes())
+        .route("/sign-in", get(sign_in::page).post(sign_in::enter))
+        .route("/sign-out", post(sign_in::leave))
+        .route("/assets/{version}/{name}", get(assets::get))
+        .layer(middleware::from_fn_with_state(app.clone(), gate::pass))
+        .with_state(app.clone())
+}

@@ -1,0 +1,551 @@
+//! One question's way: the prompt laid out and counted, the call, its answer as it comes, and what it took.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+use serde_json::{Value, json};
+use tapri_api::{
+    ApiError, Call, CallEvent, Finish, FinishReason, Format, Inbound, Message, Prompt, Says,
+    TemplateUse,
+};
+use tapri_casefile::{
+    Case, CaseId, CostFigures, Document, ErrorFigures, Figures, Layout, Prepared, ReasonFigures,
+    Room, Session, SessionError, StoreError, Turn, TurnState,
+};
+use tapri_ledger::{CacheOutcome, CallRecord, Explanation};
+use tapri_pipeline::{ModelCard, Observer, Running};
+
+use super::answers::{Hub, Phase};
+use super::origin;
+use crate::meter::Meter;
+use crate::routes::App;
+use crate::tenants::caller::Caller;
+use crate::tenants::limits::Size;
+
+/// How often what has come of an answer is kept: a server that is killed loses no more than this much of it.
+const KEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Starts a question; its turn is in the store already, and running.
+pub(super) fn start(app: &App, caller: Caller, case: Case, n: u32, question: String) {
+    let Some(pages) = app.pages() else { return };
+    let hub = pages.answers.hub(&case.id);
+    let place = pages.answers.enter();
+    hub.begin(n);
+    let asking = Asking {
+        app: app.clone(),
+        caller,
+        id: case.id.clone(),
+        case,
+        n,
+        question,
+        hub: Arc::clone(&hub),
+        begun: Instant::now(),
+    };
+    tokio::spawn(async move {
+        let _place = place;
+        let (app, id) = (asking.app.clone(), asking.id.clone());
+        let mut run = tokio::spawn(asking.run());
+        let ended = tokio::select! {
+            // A panic in it has been printed, and must not leave the turn running for ever.
+            ended = &mut run => ended.unwrap_or_else(|_| Ended::failed(&ApiError::new(
+                tapri_api::ErrorKind::Internal, "The question could not be answered",
+            ))),
+            () = hub.stopped() => {
+                // Dropping the call cancels it.
+                run.abort();
+                let _ = run.await;
+                Ended { state: TurnState::Stopped, figures: Figures::default() }
+            }
+        };
+        let answer = hub.read(|state| {
+            state.running.as_ref().map_or_else(String::new, |it| it.text.trim().to_owned())
+        });
+        let kept = blocking(&app, move |store| {
+            store.end_turn(&id, n, &answer, ended.state, &ended.figures)
+        });
+        if let Err(error) = kept.await {
+            tracing::error!("an answer could not be kept: {error}");
+        }
+        hub.end();
+    });
+}
+
+/// How a question ended.
+struct Ended {
+    state: TurnState,
+    figures: Figures,
+}
+
+impl Ended {
+    fn failed(error: &ApiError) -> Self {
+        let error = ErrorFigures {
+            message: error.message.clone(),
+            hint: error.hint.as_deref().map(str::to_owned),
+            too_long: None,
+        };
+        Ended {
+            state: TurnState::Failed,
+            figures: Figures { error: Some(error), ..Figures::default() },
+        }
+    }
+}
+
+struct Asking {
+    app: App,
+    caller: Caller,
+    id: CaseId,
+    case: Case,
+    n: u32,
+    question: String,
+    hub: Arc<Hub>,
+    begun: Instant,
+}
+
+/// Why a question was not answered.
+enum Unanswered {
+    Api(ApiError),
+    Store(StoreError),
+    TooLong { tokens: usize, room: usize, message: String },
+}
+
+impl From<ApiError> for Unanswered {
+    fn from(error: ApiError) -> Self {
+        Unanswered::Api(error)
+    }
+}
+
+impl From<StoreError> for Unanswered {
+    fn from(error: StoreError) -> Self {
+        Unanswered::Store(error)
+    }
+}
+
+impl Asking {
+    async fn run(self) -> Ended {
+        match self.answer().await {
+            Ok(figures) => Ended { state: TurnState::Answered, figures },
+            // The server ends what still runs when it stops.
+            Err(Unanswered::Api(_)) if self.app.is_stopping() => {
+                Ended { state: TurnState::Interrupted, figures: Figures::default() }
+            }
+            Err(Unanswered::Api(error)) => Ended::failed(&self.caller.may_see(error)),
+            Err(Unanswered::Store(error)) => {
+                tracing::error!("{error}");
+                Ended::failed(&ApiError::new(
+                    tapri_api::ErrorKind::Internal,
+                    "The case could not be read",
+                ))
+            }
+            Err(Unanswered::TooLong { tokens, room, message }) => {
+                let too_long = Some((tokens as u64, room as u64));
+                let error = ErrorFigures { message, hint: None, too_long };
+                Ended {
+                    state: TurnState::Failed,
+                    figures: Figures { error: Some(error), ..Figures::default() },
+                }
+            }
+        }
+    }
+
+    async fn answer(&self) -> Result<Figures, Unanswered> {
+        let card = model(&self.app, &self.caller, self.case.model.as_deref())?;
+        let most = self.app.pages().map_or(0, |pages| pages.config.answer_tokens);
+        let session = self.session(&card, most).await?;
+        let writer = Writer { model: card.id.clone(), most };
+        let prepared = self.prepare(session, &writer, &card).await?;
+        let mut figures = Figures { model: card.id.clone(), ..Figures::default() };
+        if let Some(dropped) = prepared.dropped {
+            figures.dropped = u32::try_from(dropped.turns).ok();
+        }
+        self.call(&writer, prepared, &mut figures).await?;
+        Ok(figures)
+    }
+
+    /// The case as the prompt needs it.
+    async fn session(&self, card: &ModelCard, most: usize) -> Result<Session, Unanswered> {
+        let (id, n, first) = (self.id.clone(), self.n, self.case.first_turn);
+        let (texts, turns) = blocking(&self.app, move |store| {
+            let mut texts = Vec::new();
+            for file in store.files(&id)? {
+                let text = store.text(&id, &file.id)?;
+                let text = match &file.chosen {
+                    Some(chosen) => tapri_casefile::sections::join(&text, chosen),
+                    None => text,
+                };
+                texts.push((file.name, text));
+            }
+            Ok((texts, store.turns(&id)?))
+        })
+        .await?;
+        let turns = turns
+            .into_iter()
+            .filter(|turn| (first..n).contains(&turn.n) && turn.state == TurnState::Answered)
+            .filter(|turn| !turn.answer.is_empty())
+            .map(|turn| Turn { question: turn.question, answer: turn.answer })
+            .collect();
+        let room = Room { context: card.context.unwrap_or(usize::MAX), answer: most };
+        Ok(Session::new(Document::joined(&texts), layout(card), room)
+            .instructed(self.case.instructions.clone(), String::new())
+            .resumed(turns))
+    }
+
+    async fn prepare(
+        &self,
+        mut session: Session,
+        writer: &Writer,
+        card: &ModelCard,
+    ) -> Result<Prepared, Unanswered> {
+        // Counting is async and the session is not: what was counted is told to it when it asks again.
+        let mut counted: Vec<(Prompt, usize)> = Vec::new();
+        let before = session.turns().len();
+        loop {
+            let mut wanted = None;
+            let prepared = session.prepare(&self.question, |prompt| {
+                // Whose context isn't known, nobody can say what fits into it.
+                if card.context.is_none() {
+                    return Ok(0);
+                }
+                match counted.iter().find(|(known, _)| known == prompt) {
+                    Some((_, tokens)) => Ok(*tokens),
+                    None => {
+                        wanted = Some(prompt.clone());
+                        Err(())
+                    }
+                }
+            });
+            match (prepared, wanted) {
+                (Ok(prepared), _) => {
+                    self.forget_turns(&prepared, before).await?;
+                    return Ok(prepared);
+                }
+                (Err(SessionError::TooLong { tokens, room, context, answer }), _) => {
+                    let error = SessionError::<ApiError>::TooLong { tokens, room, context, answer };
+                    return Err(Unanswered::TooLong { tokens, room, message: error.to_string() });
+                }
+                (Err(_), Some(prompt)) => {
+                    let call = self.written(writer.request(&prompt, &[])?);
+                    let tokens = self.app.pipeline().count_tokens(call).await?;
+                    counted.push((prompt, tokens));
+                }
+                (Err(_), None) => {
+                    return Err(ApiError::new(
+                        tapri_api::ErrorKind::Internal,
+                        "The prompt could not be counted",
+                    )
+                    .into());
+                }
+            }
+        }
+    }
+
+    /// Turns that went from the prompt go from the ones after it too: else the oldest would come back.
+    async fn forget_turns(&self, prepared: &Prepared, before: usize) -> Result<(), Unanswered> {
+        let Some(dropped) = prepared.dropped else { return Ok(()) };
+        let (id, first, n) = (self.id.clone(), self.case.first_turn, self.n);
+        blocking(&self.app, move |store| {
+            let kept: Vec<u32> = store
+                .turns(&id)?
+                .iter()
+                .filter(|turn| (first..n).contains(&turn.n) && turn.state == TurnState::Answered)
+                .filter(|turn| !turn.answer.is_empty())
+                .map(|turn| turn.n)
+                .collect();
+            debug_assert_eq!(kept.len(), before);
+            let next = kept.get(dropped.turns).copied().unwrap_or(n);
+            store.set_first_turn(&id, next)
+        })
+        .await?;
+        Ok(())
+    }
+
+    fn written(&self, inbound: Inbound) -> Call {
+        let mut call = Call::request(Arc::new(inbound));
+        if let Prompt::Request(inbound) = &call.prompt {
+            call.model.clone_from(&inbound.model);
+        }
+        call.origin = origin(&self.caller, &self.id);
+        self.caller.sign(&mut call);
+        call
+    }
+
+    async fn call(
+        &self,
+        writer: &Writer,
+        prepared: Prepared,
+        figures: &mut Figures,
+    ) -> Result<(), Unanswered> {
+        let inbound = writer.request(&prepared.prompt, &prepared.stop.strings)?;
+        let size = Size { body: inbound.bytes.len(), answer: Some(writer.most as u64) };
+        let mut call = self.written(inbound);
+        call.outline = Some(prepared.outline);
+        let route = self.caller.route(&HeaderMap::new(), call.model.as_deref())?;
+        if let Some(route) = route {
+            call.origin.route = route.name.clone().into();
+        }
+        let entry = self.caller.enter(size)?;
+        let id = call.id.to_string();
+        figures.call.clone_from(&id);
+        let _record = self.app.records().expect(&id);
+        let mut meter = Meter::begin(Arc::clone(self.app.metrics()), Some(entry));
+        self.hub.progress(|running| running.phase = Phase::Waiting);
+        let running = self.app.pipeline().start(call).await.inspect_err(|_| meter.failed())?;
+        meter.admitted();
+        self.hear(running, meter, figures).await?;
+        if let Some(record) = self.app.records().take(&id) {
+            self.record(figures, &record);
+        }
+        Ok(())
+    }
+
+    /// The answer, as it comes.
+    async fn hear(
+        &self,
+        mut running: Running,
+        mut meter: Meter,
+        figures: &mut Figures,
+    ) -> Result<(), Unanswered> {
+        if let Some(reuse) = running.admission().reuse.filter(|_| !running.is_replay()) {
+            let (ready, total) = (reuse.cached + reuse.joined, reuse.prompt);
+            // What the cache had is hidden from some tenants, and a bar that begins in its middle tells it.
+            let ready = if self.hides_hits() { 0 } else { ready };
+            self.hub.progress(|it| it.phase = Phase::Reading { ready, total });
+        }
+        let mut kept = Instant::now();
+        while let Some(event) = running.next().await {
+            meter.see(&event);
+            match event {
+                CallEvent::Prefill { ready, total } => {
+                    self.hub.progress(|it| it.phase = Phase::Reading { ready, total });
+                }
+                CallEvent::Token(token) => self.said(&token.text, figures),
+                CallEvent::Piece(piece) => {
+                    for delta in piece.deltas {
+                        match delta.says {
+                            Says::Text(text) | Says::Refusal(text) => self.said(&text, figures),
+                            Says::Token(token) => self.said(&token.text, figures),
+                            _ => {}
+                        }
+                    }
+                }
+                CallEvent::Finished(finish) => {
+                    self.said(&finish.tail, figures);
+                    self.finished(&finish, figures);
+                    if !running.is_replay() && !self.hides_hits() {
+                        let found = running.explanation().await;
+                        figures.reason = found.and_then(reason);
+                    }
+                    return Ok(());
+                }
+                CallEvent::Failed(error) => return Err(error.into()),
+                CallEvent::Admitted(_) => {}
+            }
+            if kept.elapsed() >= KEEP_EVERY {
+                kept = Instant::now();
+                self.keep_partial().await?;
+            }
+        }
+        Err(ApiError::new(tapri_api::ErrorKind::Internal, "The answer ended without its end")
+            .into())
+    }
+
+    fn said(&self, text: &str, figures: &mut Figures) {
+        if text.is_empty() {
+            return;
+        }
+        figures.ttft_ms.get_or_insert_with(|| millis(self.begun.elapsed()));
+        self.hub.progress(|it| {
+            it.phase = Phase::Answering;
+            // A model's answer begins with a space more often than not.
+            let text = if it.text.is_empty() { text.trim_start() } else { text };
+            it.text.push_str(text);
+        });
+    }
+
+    async fn keep_partial(&self) -> Result<(), StoreError> {
+        let text = self.hub.read(|state| state.running.as_ref().map(|it| it.text.clone()));
+        let (id, n) = (self.id.clone(), self.n);
+        blocking(&self.app, move |store| {
+            store.keep_partial(&id, n, text.as_deref().unwrap_or_default())
+        })
+        .await
+    }
+
+    fn finished(&self, finish: &Finish, figures: &mut Figures) {
+        let usage = &finish.usage;
+        figures.total_ms = Some(millis(self.begun.elapsed()));
+        figures.prompt = usage.prompt().map(|tokens| tokens as u64);
+        figures.answer = usage.answer().map(|tokens| tokens as u64);
+        figures.cut = finish.reason == FinishReason::Length;
+        if self.hides_hits() {
+            return;
+        }
+        figures.cached = match (usage.cached(), usage.joined()) {
+            (None, None) => None,
+            (cached, joined) => Some((cached.unwrap_or(0) + joined.unwrap_or(0)) as u64),
+        };
+    }
+
+    /// What the record of the call says besides.
+    fn record(&self, figures: &mut Figures, record: &CallRecord) {
+        if self.hides_hits() {
+            return;
+        }
+        let answered = |cache: &Option<tapri_ledger::CacheResult>| {
+            cache
+                .as_ref()
+                .is_some_and(|it| matches!(it.outcome, CacheOutcome::Hit | CacheOutcome::Collapsed))
+        };
+        if answered(&record.semantic) {
+            figures.stored = Some("semantic".to_owned());
+        } else if answered(&record.exact) {
+            figures.stored = Some("exact".to_owned());
+        }
+        figures.cost = record.cost.as_ref().map(|cost| CostFigures {
+            paid: cost.paid.amount.to_string(),
+            without: cost.without_cache.amount.to_string(),
+            saved: (cost.without_cache.amount - cost.paid.amount).normalize().to_string(),
+            currency: cost.paid.currency.clone(),
+            list: cost.price_list.clone(),
+        });
+    }
+
+    fn hides_hits(&self) -> bool {
+        self.app.hides_cached() || self.caller.hides_hits()
+    }
+}
+
+/// Why less was reused than could be; nothing where there was no more to reuse.
+fn reason(found: Explanation) -> Option<ReasonFigures> {
+    if found.reason.is_expected() {
+        return None;
+    }
+    Some(ReasonFigures {
+        reason: found.reason.as_str().to_owned(),
+        suggestion: found.suggestion,
+        shared: found.shared_tokens,
+        page: found.place.as_ref().and_then(|place| place.page),
+        place: found.place.map(|place| place.path),
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn blocking<T: Send + 'static>(
+    app: &App,
+    work: impl FnOnce(&tapri_casefile::Store) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let Some(pages) = app.pages() else { return Err(StoreError::NoCase) };
+    let store = Arc::clone(&pages.config.store);
+    // Only a panic is no answer, and it has been printed.
+    tokio::task::spawn_blocking(move || work(&store)).await.unwrap_or(Err(StoreError::NoCase))
+}
+
+/// The models that a tenant's questions may be answered by: those that answer, and not the sentence encoder.
+pub(super) fn models(app: &App, caller: &Caller) -> Vec<Arc<ModelCard>> {
+    let is_encoder = |card: &ModelCard| card.upstream == "embedded" && card.vocabulary.is_none();
+    let mut models = app.pipeline().models();
+    models.retain(|card| !is_encoder(card) && caller.may_use(&card.id));
+    models
+}
+
+/// The model that answers: the case's own, else the first that the tenant may use.
+pub(super) fn model(
+    app: &App,
+    caller: &Caller,
+    chosen: Option<&str>,
+) -> Result<Arc<ModelCard>, ApiError> {
+    if let Some(name) = chosen {
+        return app.pipeline().model(Some(name));
+    }
+    models(app, caller).into_iter().next().ok_or_else(|| {
+        ApiError::new(tapri_api::ErrorKind::NotFound, "No model can be asked here")
+            .hint("Have the operator allow this tenant a route to one")
+    })
+}
+
+/// A model without a chat template was not tuned to answer: it gets plain text.
+pub(super) fn layout(card: &ModelCard) -> Layout {
+    match card.template {
+        Some(TemplateUse::ChatMlFallback) => Layout::Completion,
+        Some(TemplateUse::Own) | None => Layout::Chat,
+    }
+}
+
+/// Writes prompts as requests of OpenAI's API: what the embedded engine and every upstream reads, tools included.
+pub(super) struct Writer {
+    pub(super) model: String,
+    pub(super) most: usize,
+}
+
+impl Writer {
+    pub(super) fn request(&self, prompt: &Prompt, stop: &[String]) -> Result<Inbound, ApiError> {
+        let (format, mut body) = match prompt {
+            Prompt::Chat(messages) => {
+                let messages: Vec<Value> = messages.iter().map(message).collect();
+                (Format::Chat, json!({ "model": self.model, "messages": messages }))
+            }
+            Prompt::Text(text) => {
+                (Format::Completion, json!({ "model": self.model, "prompt": text }))
+            }
+            Prompt::Tokens(ids) => {
+                (Format::Completion, json!({ "model": self.model, "prompt": ids }))
+            }
+            Prompt::Request(inbound) => return Ok(Inbound::clone(inbound)),
+        };
+        body["max_tokens"] = self.most.into();
+        // The same question about the same files gets the same answer.
+        body["temperature"] = 0.into();
+        body["stream"] = true.into();
+        body["stream_options"] = json!({ "include_usage": true });
+        if !stop.is_empty() {
+            body["stop"] = stop.into();
+        }
+        Inbound::read(format, body.to_string().into(), Vec::new())
+    }
+}
+
+fn message(message: &Message) -> Value {
+    json!({ "role": message.role.as_str(), "content": message.text() })
+}
+
+/// Records of calls that somebody waits for: what a call cost is known when its record is made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Records(Arc<Mutex<HashMap<String, Option<CallRecord>>>>);
+
+impl Records {
+    /// Sees every record, and keeps those that are waited for.
+    pub(crate) fn observer(&self) -> Observer {
+        let records = self.clone();
+        Arc::new(move |record| {
+            let mut open = records.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = open.get_mut(&record.id) {
+                *place = Some(record.clone());
+            }
+        })
+    }
+
+    /// Waits for a call's record until the answer is dropped.
+    fn expect(&self, call: &str) -> Expected {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call.to_owned(), None);
+        Expected { records: self.clone(), call: call.to_owned() }
+    }
+
+    fn take(&self, call: &str) -> Option<CallRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(call).flatten()
+    }
+}
+
+struct Expected {
+    records: Records,
+    call: String,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        drop(self.records.take(&self.call));
+    }
+}

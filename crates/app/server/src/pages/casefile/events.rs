@@ -1,0 +1,182 @@
+//! What a page of a case is told while it is open: server-sent events.
+//!
+//! `turns`: load the list of turns again. `progress`: how far the running question is. `text`: more of its answer, or all
+//! of it where `all` says so. Every text is JSON, so that a line's end in it is no end of the event.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, Response, header};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::answers::{Hub, Phase, Running};
+use super::find;
+use crate::pages::render;
+use crate::pages::visitor::Visitor;
+use crate::reply;
+use crate::routes::App;
+
+/// How long a stream may be silent: it is how a page learns that its server is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// `GET /casefile/{case}/events`.
+pub(super) async fn stream(
+    State(app): State<App>,
+    Extension(visitor): Extension<Visitor>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Response<Body>> {
+    let case = find(&app, &visitor, &name).await?;
+    let Some(pages) = app.pages() else { return Err(render::gone()) };
+    let hub = pages.answers.hub(&case.id);
+    let watcher = Watcher {
+        version: hub.watch(),
+        hub,
+        closing: app.closing(),
+        seen: Seen::default(),
+        first: true,
+    };
+    let frames = futures_util::stream::unfold(watcher, |mut watcher| async move {
+        let frame = watcher.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(frame)), watcher))
+    });
+    let mut response = reply::typed("text/event-stream", Body::from_stream(frames));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+struct Watcher {
+    hub: Arc<Hub>,
+    version: watch::Receiver<u64>,
+    closing: watch::Receiver<bool>,
+    seen: Seen,
+    first: bool,
+}
+
+/// What a page was told.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    changes: u64,
+    /// The turn, its round, and bytes of its answer.
+    running: Option<(u32, u32, usize)>,
+    phase: Option<Phase>,
+}
+
+impl Watcher {
+    /// What to send next; `None` at the end.
+    async fn next(&mut self) -> Option<String> {
+        if self.first {
+            self.first = false;
+            self.version.mark_unchanged();
+            let mut frame = String::from("retry: 2000\n\n");
+            self.seen.changes = self.hub.read(|state| state.changes);
+            // The page may have been written before the last change.
+            event(&mut frame, "turns", &json!({}));
+            self.news(&mut frame);
+            return Some(frame);
+        }
+        loop {
+            let closing = tokio::select! {
+                changed = self.version.changed() => {
+                    changed.ok()?;
+                    false
+                }
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(": here\n\n".to_owned()),
+                _ = self.closing.wait_for(|closing| *closing) => true,
+            };
+            // A server that stops lets its running questions end, and their pages see it.
+            if closing {
+                if self.hub.read(|state| state.running.is_none()) {
+                    return None;
+                }
+                self.version.changed().await.ok()?;
+            }
+            let mut frame = String::new();
+            self.news(&mut frame);
+            if !frame.is_empty() {
+                return Some(frame);
+            }
+        }
+    }
+
+    fn news(&mut self, frame: &mut String) {
+        let seen = &mut self.seen;
+        self.hub.read(|state| {
+            if state.changes != seen.changes {
+                seen.changes = state.changes;
+                event(frame, "turns", &json!({}));
+            }
+            match &state.running {
+                Some(running) => seen.tell(frame, running),
+                None => {
+                    seen.running = None;
+                    seen.phase = None;
+                }
+            }
+        });
+    }
+}
+
+impl Seen {
+    fn tell(&mut self, frame: &mut String, running: &Running) {
+        let Running { n, phase, text, round } = running;
+        let known = self.running.filter(|(of, in_round, _)| of == n && in_round == round);
+        if self.phase != Some(*phase) || known.is_none() {
+            self.phase = Some(*phase);
+            event(frame, "progress", &progress(*n, *phase));
+        }
+        let told = known.map_or(0, |(_, _, told)| told);
+        if known.is_none() || text.len() > told {
+            let more = text.get(told..).unwrap_or_default();
+            event(frame, "text", &json!({ "n": n, "all": known.is_none(), "text": more }));
+        }
+        self.running = Some((*n, *round, text.len()));
+    }
+}
+
+fn progress(n: u32, phase: Phase) -> serde_json::Value {
+    match phase {
+        Phase::Preparing => json!({ "n": n, "phase": "preparing" }),
+        Phase::Waiting => json!({ "n": n, "phase": "waiting" }),
+        Phase::Reading { ready, total } => {
+            json!({ "n": n, "phase": "reading", "ready": ready, "total": total })
+        }
+        Phase::Answering => json!({ "n": n, "phase": "answering" }),
+    }
+}
+
+fn event(frame: &mut String, name: &str, data: &serde_json::Value) {
+    frame.push_str(&format!("event: {name}\ndata: {data}\n\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_told_once() {
+        let mut seen = Seen::default();
+        let mut running =
+            Running { n: 2, phase: Phase::Waiting, text: "one\n".to_owned(), round: 0 };
+        let mut tell = |running: &Running| {
+            let mut frame = String::new();
+            seen.tell(&mut frame, running);
+            frame
+        };
+        let first = tell(&running);
+        assert!(first.contains(r#"{"n":2,"phase":"waiting"}"#), "{first}");
+        assert!(first.contains(r#"{"n":2,"all":true,"text":"one\n"}"#), "{first}");
+        assert_eq!(tell(&running), "");
+        running.text.push_str("two");
+        assert_eq!(
+            tell(&running),
+            "event: text\ndata: {\"n\":2,\"all\":false,\"text\":\"two\"}\n\n"
+        );
+        (running.round, running.text) = (1, "new".to_owned());
+        assert!(tell(&running).contains(r#""all":true,"text":"new""#));
+    }
+}

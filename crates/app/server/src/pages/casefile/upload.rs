@@ -1,0 +1,192 @@
+//! Files in: each is read into text, and its tokens are counted.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::multipart::{Multipart, MultipartError};
+use axum::extract::{Path, State};
+use axum::http::{Response, StatusCode};
+use jiff::Timestamp;
+use tapri_casefile::{CaseId, Document, NewFile};
+
+use super::{asking, blocking, find, not_running, tenant, view};
+use crate::pages::render;
+use crate::pages::texts::{ENGLISH, fill};
+use crate::pages::visitor::Visitor;
+use crate::routes::App;
+
+/// Files of one upload.
+const MOST_FILES: usize = 50;
+
+/// The longest name that is kept.
+const LONGEST_NAME: usize = 200;
+
+/// A file as it was sent.
+struct Sent {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// A file that gave no text.
+pub(super) struct NotRead {
+    pub(super) name: String,
+    pub(super) why: String,
+    pub(super) hint: Option<&'static str>,
+}
+
+type Page = Result<Response<Body>, Response<Body>>;
+
+/// `POST /casefile`: a new case.
+pub(super) async fn begin(
+    State(app): State<App>,
+    Extension(visitor): Extension<Visitor>,
+    multipart: Multipart,
+) -> Page {
+    let caller = tenant(&visitor)?.clone();
+    let sent = receive(&app, multipart).await?;
+    let (documents, not_read) = read(sent).await?;
+    let Some(first) = documents.first() else { return Err(view::not_read(&not_read, None)) };
+    let (name, title) = (caller.name().to_owned(), first.name().to_owned());
+    let case = blocking(&app, move |store| store.create(&name, &title, Timestamp::now())).await?;
+    keep(&app, &visitor, &case, documents).await?;
+    done(&case, &not_read)
+}
+
+/// `POST /casefile/{case}/files`: more files for a case.
+pub(super) async fn add(
+    State(app): State<App>,
+    Extension(visitor): Extension<Visitor>,
+    Path(name): Path<String>,
+    multipart: Multipart,
+) -> Page {
+    let case = find(&app, &visitor, &name).await?;
+    not_running(&app, &case.id)?;
+    let sent = receive(&app, multipart).await?;
+    let (documents, not_read) = read(sent).await?;
+    if documents.is_empty() {
+        return Err(view::not_read(&not_read, None));
+    }
+    keep(&app, &visitor, &case.id, documents).await?;
+    done(&case.id, &not_read)
+}
+
+fn done(case: &CaseId, not_read: &[NotRead]) -> Page {
+    let path = format!("/casefile/{case}");
+    if not_read.is_empty() {
+        return Ok(render::go_to(&path));
+    }
+    Ok(view::not_read(not_read, Some(&path)))
+}
+
+/// The files of an upload, in their order, within the limit.
+async fn receive(app: &App, mut multipart: Multipart) -> Result<Vec<Sent>, Response<Body>> {
+    let t = &ENGLISH.case;
+    let limit = app.pages().map_or(0, |pages| pages.config.upload_limit);
+    let broken = |error: MultipartError| {
+        let status = error.status();
+        tracing::debug!("an upload broke off: {error}");
+        render::trouble(status, t.broken_upload, Some(t.broken_upload_hint))
+    };
+    let mut files: Vec<Sent> = Vec::new();
+    let mut taken = 0;
+    while let Some(mut field) = multipart.next_field().await.map_err(broken)? {
+        let Some(name) = field.file_name().map(plain_name) else { continue };
+        let mut bytes = Vec::new();
+        while let Some(chunk) = field.chunk().await.map_err(broken)? {
+            taken += chunk.len();
+            if taken > limit {
+                let message = fill(t.too_large, &[&(limit >> 20)]);
+                let status = StatusCode::PAYLOAD_TOO_LARGE;
+                return Err(render::trouble(status, &message, Some(t.too_large_hint)));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        // A form without a chosen file sends one without a name.
+        if name.is_empty() && bytes.is_empty() {
+            continue;
+        }
+        if files.len() == MOST_FILES {
+            let message = fill(t.too_many_files, &[&MOST_FILES]);
+            return Err(render::trouble(StatusCode::UNPROCESSABLE_ENTITY, &message, None));
+        }
+        files.push(Sent { name, bytes });
+    }
+    if files.is_empty() {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(render::trouble(status, t.no_files, Some(t.no_files_hint)));
+    }
+    Ok(files)
+}
+
+/// A file's name without folders, control characters and what makes text run the other way.
+fn plain_name(name: &str) -> String {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    let is_plain = |c: &char| {
+        !c.is_control()
+            && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    name.chars().filter(is_plain).take(LONGEST_NAME).collect::<String>().trim().to_owned()
+}
+
+async fn read(sent: Vec<Sent>) -> Result<(Vec<Document>, Vec<NotRead>), Response<Body>> {
+    let read = tokio::task::spawn_blocking(move || {
+        let (mut documents, mut not_read) = (Vec::new(), Vec::new());
+        for Sent { name, bytes } in sent {
+            match Document::from_bytes(&name, &bytes) {
+                Ok(document) => documents.push(document),
+                Err(error) => {
+                    not_read.push(NotRead { name, why: error.to_string(), hint: error.hint() })
+                }
+            }
+        }
+        (documents, not_read)
+    });
+    read.await.map_err(|_| render::failed())
+}
+
+async fn keep(
+    app: &App,
+    visitor: &Visitor,
+    case: &CaseId,
+    documents: Vec<Document>,
+) -> Result<(), Response<Body>> {
+    for document in documents {
+        let tokens = count(app, visitor, &document).await;
+        let case = case.clone();
+        blocking(app, move |store| {
+            let new = NewFile { document: &document, tokens: tokens.as_deref() };
+            store.add_file(&case, new, Timestamp::now())
+        })
+        .await?;
+    }
+    if let Some(pages) = app.pages() {
+        pages.answers.hub(case).touch();
+    }
+    Ok(())
+}
+
+/// Tokens of each section, where the model's tokenizer is at hand.
+async fn count(app: &App, visitor: &Visitor, document: &Document) -> Option<Vec<u64>> {
+    let caller = visitor.caller.as_ref()?;
+    let card = asking::model(app, caller, None).ok()?;
+    // An upstream would have to be asked for each, and may charge for it.
+    card.vocabulary?;
+    let mut tokens = Vec::new();
+    for section in tapri_casefile::sections::sections(document.text()) {
+        let ids = app.pipeline().tokenize_piece(section.to_owned()).await.ok()?;
+        tokens.push(ids.len() as u64);
+    }
+    Some(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain() {
+        assert_eq!(plain_name("C:\\cases\\A v. B.pdf"), "A v. B.pdf");
+        assert_eq!(plain_name("../../etc/passwd"), "passwd");
+        assert_eq!(plain_name("a\u{202e}fdp.exe\n"), "afdp.exe");
+        assert_eq!(plain_name(&"x".repeat(500)).len(), LONGEST_NAME);
+    }
+}
