@@ -13,10 +13,14 @@ import threading
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 REPOSITORY = pathlib.Path(os.environ["TAPRI_REPOSITORY"])
 SCREENSHOTS = REPOSITORY / "docs" / "screenshots" if os.environ.get("TAPRI_SCREENSHOTS") else None
+
+#: The machine may be busy: what is waited for is waited for long, and comes at once where it is not.
+PATIENCE = 60_000
+expect.set_options(timeout=PATIENCE)
 
 #: The sizes and schemes that every page is looked at in.
 LOOKS = {
@@ -102,7 +106,7 @@ def window(browser):
 
     def open_window(look="light", **more):
         context = browser.new_context(locale=more.pop("locale", "en-IN"), reduced_motion="reduce", **{**LOOKS[look], **more})
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.allowed = []
