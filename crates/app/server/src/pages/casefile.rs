@@ -27,7 +27,7 @@ use tapri_api::Origin;
 use tapri_casefile::{Case, CaseId, Store, StoreError};
 use tapri_pipeline::cache::exact::Filter;
 
-use super::render::{self, Frame};
+use super::render::{self, Frame, Page, Refused};
 use super::texts::{ENGLISH, fill};
 use super::visitor::Visitor;
 use crate::routes::App;
@@ -56,14 +56,14 @@ pub(super) fn routes() -> Router<App> {
 pub(super) async fn blocking<T: Send + 'static>(
     app: &App,
     work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, Response<Body>> {
-    let Some(pages) = app.pages() else { return Err(render::gone()) };
+) -> Result<T, Refused> {
+    let Some(pages) = app.pages() else { return Err(render::gone().into()) };
     let store = std::sync::Arc::clone(&pages.config.store);
     match tokio::task::spawn_blocking(move || work(&store)).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(store_trouble(&error)),
+        Ok(Err(error)) => Err(store_trouble(&error).into()),
         // A panic has been printed by its own hook.
-        Err(_) => Err(render::failed()),
+        Err(_) => Err(render::failed().into()),
     }
 }
 
@@ -80,22 +80,21 @@ fn store_trouble(error: &StoreError) -> Response<Body> {
 }
 
 /// The tenant that a visitor acts as: an operator who signed in has no case files.
-pub(super) fn tenant(visitor: &Visitor) -> Result<&Caller, Response<Body>> {
+pub(super) fn tenant(visitor: &Visitor) -> Result<&Caller, Refused> {
     visitor.caller.as_ref().ok_or_else(|| {
         let t = &ENGLISH.frame;
         let frame = Frame::new(visitor, "/", ENGLISH.case.title);
         render::message(StatusCode::FORBIDDEN, frame, t.tenant_only, Some(t.tenant_only_hint))
+            .into()
     })
 }
 
 /// The case that an address names, if it is the visitor's.
-pub(super) async fn find(app: &App, visitor: &Visitor, name: &str) -> Result<Case, Response<Body>> {
+pub(super) async fn find(app: &App, visitor: &Visitor, name: &str) -> Result<Case, Refused> {
     let tenant = tenant(visitor)?.name().to_owned();
     let id: CaseId = name.parse().map_err(|_| render::gone())?;
     blocking(app, move |store| store.case(&tenant, &id)).await
 }
-
-type Page = Result<Response<Body>, Response<Body>>;
 
 async fn home(State(app): State<App>, Extension(visitor): Extension<Visitor>) -> Page {
     let name = tenant(&visitor)?.name().to_owned();
@@ -141,8 +140,9 @@ async fn ask(
     let case = find(&app, &visitor, &name).await?;
     let t = &ENGLISH.case;
     let question = question.trim().replace("\r\n", "\n");
-    let refuse =
-        |message: &str| Err(render::trouble(StatusCode::UNPROCESSABLE_ENTITY, message, None));
+    let refuse = |message: &str| {
+        Err(render::trouble(StatusCode::UNPROCESSABLE_ENTITY, message, None).into())
+    };
     if question.is_empty() {
         return refuse(t.empty_question);
     }
@@ -160,7 +160,9 @@ async fn again(
     let case = find(&app, &visitor, &name).await?;
     let id = case.id.clone();
     let turns = blocking(&app, move |store| store.turns(&id)).await?;
-    let Some(turn) = turns.into_iter().find(|turn| turn.n == n) else { return Err(render::gone()) };
+    let Some(turn) = turns.into_iter().find(|turn| turn.n == n) else {
+        return Err(render::gone().into());
+    };
     let id = case.id.clone();
     blocking(&app, move |store| store.drop_turn(&id, n)).await?;
     begin(&app, &visitor, case, turn.question).await
@@ -221,13 +223,13 @@ async fn erase_case(app: &App, visitor: &Visitor, case: Case) -> Page {
     Ok(render::go_to("/"))
 }
 
-fn not_running(app: &App, case: &CaseId) -> Result<(), Response<Body>> {
+fn not_running(app: &App, case: &CaseId) -> Result<(), Refused> {
     let running = app.pages().is_some_and(|pages| pages.answers.is_running(case));
-    if running { Err(store_trouble(&StoreError::Busy)) } else { Ok(()) }
+    if running { Err(store_trouble(&StoreError::Busy).into()) } else { Ok(()) }
 }
 
 /// Erases what every cache holds of a case. The store of cases has let it go already.
-async fn erase(app: &App, visitor: &Visitor, case: &CaseId) -> Result<(), Response<Body>> {
+async fn erase(app: &App, visitor: &Visitor, case: &CaseId) -> Result<(), Refused> {
     let tenant = tenant(visitor)?.name().to_owned();
     let filter =
         Filter { tenant: Some(tenant), session: Some(case.to_string()), ..Filter::default() };
@@ -243,7 +245,7 @@ async fn erase(app: &App, visitor: &Visitor, case: &CaseId) -> Result<(), Respon
         Err(error) => {
             tracing::error!("a case's files were not erased everywhere: {error}");
             let message = fill(ENGLISH.case.deleted_incomplete, &[&error]);
-            Err(render::trouble(StatusCode::SERVICE_UNAVAILABLE, &message, None))
+            Err(render::trouble(StatusCode::SERVICE_UNAVAILABLE, &message, None).into())
         }
     }
 }

@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
+use axum::response::IntoResponse;
 
 use super::texts::{ENGLISH, FrameTexts};
 use super::visitor::Visitor;
@@ -72,6 +73,25 @@ struct Trouble<'a> {
     message: &'a str,
     hint: Option<&'a str>,
 }
+
+/// An answer that says why not; boxed, as it is passed by value everywhere.
+#[derive(Debug)]
+pub(crate) struct Refused(Box<Response<Body>>);
+
+impl From<Response<Body>> for Refused {
+    fn from(response: Response<Body>) -> Self {
+        Refused(Box::new(response))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response<Body> {
+        *self.0
+    }
+}
+
+/// A page, or why there is none.
+pub(crate) type Page = Result<Response<Body>, Refused>;
 
 /// A template's HTML: a page, or a part of one.
 pub(crate) fn page(template: &impl Template) -> Response<Body> {

@@ -10,13 +10,13 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, Response, header};
+use axum::http::{HeaderValue, header};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::answers::{Hub, Phase, Running};
 use super::find;
-use crate::pages::render;
+use crate::pages::render::{self, Page};
 use crate::pages::visitor::Visitor;
 use crate::reply;
 use crate::routes::App;
@@ -29,9 +29,9 @@ pub(super) async fn stream(
     State(app): State<App>,
     Extension(visitor): Extension<Visitor>,
     Path(name): Path<String>,
-) -> Result<Response<Body>, Response<Body>> {
+) -> Page {
     let case = find(&app, &visitor, &name).await?;
-    let Some(pages) = app.pages() else { return Err(render::gone()) };
+    let Some(pages) = app.pages() else { return Err(render::gone().into()) };
     let hub = pages.answers.hub(&case.id);
     let watcher = Watcher {
         version: hub.watch(),

@@ -1,15 +1,14 @@
 //! Files in: each is read into text, and its tokens are counted.
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{Path, State};
-use axum::http::{Response, StatusCode};
+use axum::http::StatusCode;
 use jiff::Timestamp;
 use tapri_casefile::{CaseId, Document, NewFile};
 
 use super::{asking, blocking, find, not_running, tenant, view};
-use crate::pages::render;
+use crate::pages::render::{self, Page, Refused};
 use crate::pages::texts::{ENGLISH, fill};
 use crate::pages::visitor::Visitor;
 use crate::routes::App;
@@ -33,8 +32,6 @@ pub(super) struct NotRead {
     pub(super) hint: Option<&'static str>,
 }
 
-type Page = Result<Response<Body>, Response<Body>>;
-
 /// `POST /casefile`: a new case.
 pub(super) async fn begin(
     State(app): State<App>,
@@ -44,7 +41,7 @@ pub(super) async fn begin(
     let caller = tenant(&visitor)?.clone();
     let sent = receive(&app, multipart).await?;
     let (documents, not_read) = read(sent).await?;
-    let Some(first) = documents.first() else { return Err(view::not_read(&not_read, None)) };
+    let Some(first) = documents.first() else { return Err(view::not_read(&not_read, None).into()) };
     let (name, title) = (caller.name().to_owned(), first.name().to_owned());
     let case = blocking(&app, move |store| store.create(&name, &title, Timestamp::now())).await?;
     keep(&app, &visitor, &case, documents).await?;
@@ -63,7 +60,7 @@ pub(super) async fn add(
     let sent = receive(&app, multipart).await?;
     let (documents, not_read) = read(sent).await?;
     if documents.is_empty() {
-        return Err(view::not_read(&not_read, None));
+        return Err(view::not_read(&not_read, None).into());
     }
     keep(&app, &visitor, &case.id, documents).await?;
     done(&case.id, &not_read)
@@ -78,7 +75,7 @@ fn done(case: &CaseId, not_read: &[NotRead]) -> Page {
 }
 
 /// The files of an upload, in their order, within the limit.
-async fn receive(app: &App, mut multipart: Multipart) -> Result<Vec<Sent>, Response<Body>> {
+async fn receive(app: &App, mut multipart: Multipart) -> Result<Vec<Sent>, Refused> {
     let t = &ENGLISH.case;
     let limit = app.pages().map_or(0, |pages| pages.config.upload_limit);
     let broken = |error: MultipartError| {
@@ -96,7 +93,7 @@ async fn receive(app: &App, mut multipart: Multipart) -> Result<Vec<Sent>, Respo
             if taken > limit {
                 let message = fill(t.too_large, &[&(limit >> 20)]);
                 let status = StatusCode::PAYLOAD_TOO_LARGE;
-                return Err(render::trouble(status, &message, Some(t.too_large_hint)));
+                return Err(render::trouble(status, &message, Some(t.too_large_hint)).into());
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -106,13 +103,13 @@ async fn receive(app: &App, mut multipart: Multipart) -> Result<Vec<Sent>, Respo
         }
         if files.len() == MOST_FILES {
             let message = fill(t.too_many_files, &[&MOST_FILES]);
-            return Err(render::trouble(StatusCode::UNPROCESSABLE_ENTITY, &message, None));
+            return Err(render::trouble(StatusCode::UNPROCESSABLE_ENTITY, &message, None).into());
         }
         files.push(Sent { name, bytes });
     }
     if files.is_empty() {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(render::trouble(status, t.no_files, Some(t.no_files_hint)));
+        return Err(render::trouble(status, t.no_files, Some(t.no_files_hint)).into());
     }
     Ok(files)
 }
@@ -127,7 +124,7 @@ fn plain_name(name: &str) -> String {
     name.chars().filter(is_plain).take(LONGEST_NAME).collect::<String>().trim().to_owned()
 }
 
-async fn read(sent: Vec<Sent>) -> Result<(Vec<Document>, Vec<NotRead>), Response<Body>> {
+async fn read(sent: Vec<Sent>) -> Result<(Vec<Document>, Vec<NotRead>), Refused> {
     let read = tokio::task::spawn_blocking(move || {
         let (mut documents, mut not_read) = (Vec::new(), Vec::new());
         for Sent { name, bytes } in sent {
@@ -140,7 +137,7 @@ async fn read(sent: Vec<Sent>) -> Result<(Vec<Document>, Vec<NotRead>), Response
         }
         (documents, not_read)
     });
-    read.await.map_err(|_| render::failed())
+    Ok(read.await.map_err(|_| render::failed())?)
 }
 
 async fn keep(
@@ -148,7 +145,7 @@ async fn keep(
     visitor: &Visitor,
     case: &CaseId,
     documents: Vec<Document>,
-) -> Result<(), Response<Body>> {
+) -> Result<(), Refused> {
     for document in documents {
         let tokens = count(app, visitor, &document).await;
         let case = case.clone();
