@@ -60,6 +60,15 @@ impl Scopes {
         scopes.get(tenant).into_iter().flatten().cloned().map(TenantScope).collect()
     }
 
+    /// Every tenant and scope.
+    pub(crate) fn all(&self) -> Vec<(String, TenantScope)> {
+        let scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pairs = scopes.iter().flat_map(|(tenant, scopes)| {
+            scopes.iter().map(|scope| (tenant.clone(), TenantScope(scope.clone())))
+        });
+        pairs.collect()
+    }
+
     fn tenants(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }

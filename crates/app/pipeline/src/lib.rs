@@ -30,13 +30,14 @@
 //!
 //! With a [`Recorder`] every call leaves one record in the ledger, refused, failed and abandoned ones too.
 //!
-//! Map: [`pipeline`] the way; [`running`] a call on it; [`recording`] its record; [`erasing`] what is erased; [`explaining`] why it reused
+//! Map: [`pipeline`] the way; [`running`] a call on it; [`recording`] its record; [`live`] its end as others see it; [`erasing`] what is erased; [`explaining`] why it reused
 //! less than it could; [`blocking`] the same without async code.
 
 pub mod blocking;
 pub mod erasing;
 mod exact;
 pub mod explaining;
+pub mod live;
 pub mod pipeline;
 pub mod recording;
 pub mod running;
@@ -45,6 +46,7 @@ pub mod semantic;
 pub use blocking::{BlockingCall, BlockingPipeline};
 pub use erasing::{PurgeError, PurgeReport};
 pub use explaining::{ExplainConfig, Explainer};
+pub use live::{Ended, Follower, Live, Seen};
 pub use pipeline::Pipeline;
 pub use recording::{Observer, Pricing, Recorder};
 pub use running::Running;
@@ -53,4 +55,4 @@ pub use tapri_api as api;
 pub use tapri_cache as cache;
 pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
-pub use tapri_upstream::{Backend, BackendStats, ModelCard, UpstreamStats};
+pub use tapri_upstream::{Backend, BackendStats, MapRun, ModelCard, PrefixMap, UpstreamStats};

@@ -9,11 +9,12 @@ use tapri_api::{
 };
 use tapri_cache::exact::{ExactCache, ExactStats, Filter};
 use tapri_cache::semantic::SemanticCache;
-use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard, UpstreamStats};
+use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard, PrefixMap, UpstreamStats};
 
 use crate::erasing::{self, PurgeError, PurgeReport, Scopes};
 use crate::exact::{self, Begun, Exact};
 use crate::explaining::{Asked, Explainer};
+use crate::live::Live;
 use crate::recording::{Observer, Recorder, Recording};
 use crate::running::Running;
 use crate::semantic::{Semantic, SemanticWay};
@@ -82,6 +83,12 @@ impl Pipeline {
     #[must_use]
     pub fn observed(self, observer: Observer) -> Self {
         Pipeline { recorder: self.recorder.observed(observer), ..self }
+    }
+
+    /// The same way, and whoever looks on there sees every call that ended.
+    #[must_use]
+    pub fn shown_on(self, live: Live) -> Self {
+        Pipeline { recorder: self.recorder.shown_on(live), ..self }
     }
 
     /// Where its calls' records go.
@@ -220,6 +227,20 @@ impl Pipeline {
     /// The backend's counters, where it has any.
     pub fn stats(&self) -> Option<BackendStats> {
         self.backend.stats()
+    }
+
+    /// What the backend's own prefix cache holds, the last used first, in at most `limit` runs; the tenants of
+    /// [`MapRun::scope`](tapri_upstream::MapRun::scope) beside it, by the calls of this process. `None` where the backend
+    /// has no such cache.
+    ///
+    /// # Errors
+    /// Where the backend doesn't come to it in time.
+    pub async fn prefix_map(
+        &self,
+        limit: usize,
+    ) -> Result<Option<(PrefixMap, Vec<String>)>, ApiError> {
+        let (tenants, scopes) = self.scopes.all().into_iter().unzip();
+        Ok(self.backend.prefix_map(scopes, limit).await?.map(|map| (map, tenants)))
     }
 
     /// What each upstream did and does, where there are any.

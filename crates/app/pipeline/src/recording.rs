@@ -3,6 +3,7 @@
 //! On a call's way stand two looks at a clock and a hand-over; fingerprints and files are the ledger's thread's.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::exact::Exact;
 use crate::explaining::Explaining;
+use crate::live::Live;
 use crate::semantic::Semantic;
 
 /// Says what a call cost, from its record: model and tokens. `None` where it has no price.
@@ -41,6 +43,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     pricing: Option<Pricing>,
     observers: Vec<Observer>,
+    live: Option<Live>,
 }
 
 impl Recorder {
@@ -51,21 +54,32 @@ impl Recorder {
 
     /// The same with a clock of one's own.
     pub fn with_clock(writer: Writer, pricing: Option<Pricing>, clock: Arc<dyn Clock>) -> Self {
-        let (writer, observers) = (Some(writer), Vec::new());
-        Recorder { inner: Some(Arc::new(Inner { writer, clock, pricing, observers })) }
+        let inner = Inner { pricing, ..Inner::new(Some(writer), clock) };
+        Recorder { inner: Some(Arc::new(inner)) }
     }
 
     /// The same, and someone sees every record; also where none are kept.
     #[must_use]
     pub fn observed(self, observer: Observer) -> Self {
-        let mut inner = self.inner.as_deref().cloned().unwrap_or_else(|| Inner {
-            writer: None,
-            clock: Arc::new(SystemClock),
-            pricing: None,
-            observers: Vec::new(),
-        });
+        let mut inner = self.open();
         inner.observers.push(observer);
         Recorder { inner: Some(Arc::new(inner)) }
+    }
+
+    /// The same, and whoever looks on there sees every call that ended; also where no records are kept.
+    #[must_use]
+    pub fn shown_on(self, live: Live) -> Self {
+        Recorder { inner: Some(Arc::new(Inner { live: Some(live), ..self.open() })) }
+    }
+
+    fn open(self) -> Inner {
+        let inner = self.inner.as_deref().cloned();
+        inner.unwrap_or_else(|| Inner::new(None, Arc::new(SystemClock)))
+    }
+
+    /// The ledger that records go to.
+    pub fn ledger(&self) -> Option<&Path> {
+        self.writer().map(Writer::path)
     }
 
     /// What became of the records so far; `None` where none are kept.
@@ -134,9 +148,16 @@ impl fmt::Debug for Recorder {
 }
 
 impl Inner {
+    fn new(writer: Option<Writer>, clock: Arc<dyn Clock>) -> Self {
+        Inner { writer, clock, pricing: None, observers: Vec::new(), live: None }
+    }
+
     fn hand_over(&self, entry: Entry) {
         for observer in &self.observers {
             observer(&entry.record);
+        }
+        if let Some(live) = &self.live {
+            live.ended(&entry.record, entry.explain.as_ref());
         }
         if let Some(writer) = &self.writer {
             writer.record(entry);

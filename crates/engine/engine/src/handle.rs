@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use tapri_gguf::{Gguf, GgufError};
 use tapri_kernels::{Compute, Isa, IsaError, KvStore, KvStoreError};
-use tapri_kv::{CacheConfig, CallId, ConfigError, GroupSpec, PrefixCache, ResetReport};
+use tapri_kv::{
+    CacheConfig, CallId, ConfigError, GroupSpec, Picture, PrefixCache, ResetReport, Root,
+};
 use tapri_model::{LoadError, Model};
 use tapri_text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError};
 
@@ -155,6 +157,27 @@ pub enum SubmitError {
         waiting: usize,
     },
     /// The engine is stopping.
+    #[error("the engine is shutting down")]
+    ShuttingDown,
+}
+
+/// What the prefix cache holds, and whose it is.
+#[derive(Debug, Clone)]
+pub struct PrefixPicture {
+    /// What it holds.
+    pub picture: Picture,
+    /// The roots of the scopes that were asked about, in their order.
+    pub roots: Vec<Root>,
+}
+
+/// Why there is no picture of the prefix cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// A step takes longer than the caller would wait.
+    #[error("the engine is busy with a long step")]
+    Busy,
+    /// It has stopped.
     #[error("the engine is shutting down")]
     ShuttingDown,
 }
@@ -440,6 +463,29 @@ impl Engine {
         let (reply, answer) = flume::bounded(1);
         let sent = self.inner.commands.send(Command::Forget(scope.clone(), reply));
         sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+    }
+
+    /// What the prefix cache holds, the last used first, in at most `limit` runs, and the roots by which the blocks of
+    /// some scopes are known. The engine's thread answers between two steps, so a long step makes this wait.
+    ///
+    /// # Errors
+    /// When the engine doesn't come to it `within` that time, or has stopped.
+    pub fn picture(
+        &self,
+        scopes: Vec<Scope>,
+        limit: usize,
+        within: Duration,
+    ) -> Result<PrefixPicture, PictureError> {
+        let (reply, answer) = flume::bounded(1);
+        let command = Command::Picture { scopes, limit, reply };
+        self.inner.commands.send_timeout(command, within).map_err(|error| match error {
+            flume::SendTimeoutError::Timeout(_) => PictureError::Busy,
+            flume::SendTimeoutError::Disconnected(_) => PictureError::ShuttingDown,
+        })?;
+        answer.recv_timeout(within).map_err(|error| match error {
+            flume::RecvTimeoutError::Timeout => PictureError::Busy,
+            flume::RecvTimeoutError::Disconnected => PictureError::ShuttingDown,
+        })
     }
 
     /// Stops: calls have `limit` to end, the rest fail with

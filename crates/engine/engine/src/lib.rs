@@ -33,9 +33,12 @@ pub use event::{
     Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Timings, TokenEvent,
     TokenLogprob, TokenLogprobs, Usage,
 };
-pub use handle::{CallHandle, Engine, MAX_CHOICES, ModelInfo, StartError, SubmitError};
+pub use handle::{
+    CallHandle, Engine, MAX_CHOICES, ModelInfo, PictureError, PrefixPicture, StartError,
+    SubmitError,
+};
 pub use request::{CacheUse, GenerateRequest, Sampling, Scope, StopRules};
 pub use stats::EngineStats;
 pub use tapri_gguf::TokenId;
 pub use tapri_kernels::Isa;
-pub use tapri_kv::{PrefixHash, ResetReport, Stop, StopReason};
+pub use tapri_kv::{Picture, PrefixHash, ResetReport, Root, Run, Stop, StopReason};

@@ -18,7 +18,7 @@ use tapri_text::Tokenizer;
 use crate::config::EngineConfig;
 use crate::constraint::Constraint;
 use crate::event::{FinishReason, GenerateError, GenerateEvent};
-use crate::handle::Shared;
+use crate::handle::{PrefixPicture, Shared};
 use crate::request::{GenerateRequest, Scope};
 use crate::sequence::Sequence;
 use crate::stats::Recent;
@@ -58,6 +58,12 @@ pub(crate) enum Command {
     Reset(flume::Sender<ResetReport>),
     /// Forget what one scope has stored.
     Forget(Scope, flume::Sender<ResetReport>),
+    /// Show what is stored, and the roots of some scopes.
+    Picture {
+        scopes: Vec<Scope>,
+        limit: usize,
+        reply: flume::Sender<PrefixPicture>,
+    },
     /// Stop when all calls have ended, or at this time.
     Shutdown(Instant),
 }
@@ -209,6 +215,12 @@ impl Scheduler {
                     self.publish_stats();
                     let _ = reply.try_send(report);
                 }
+                Command::Picture { scopes, limit, reply } => {
+                    let roots = scopes.iter().map(|scope| self.root(scope)).collect();
+                    let picture = self.cache.picture(self.now(), limit);
+                    // Who asked may have left.
+                    let _ = reply.try_send(PrefixPicture { picture, roots });
+                }
                 Command::Shutdown(at) => {
                     self.stop_at = Some(self.stop_at.map_or(at, |earlier| earlier.min(at)));
                 }
@@ -339,6 +351,7 @@ impl Scheduler {
             prefix_queries: counters.queries,
             prefix_hits: counters.hits,
             prefix_joined: counters.joined,
+            prefix_ghost_hits: counters.ghost_hits,
             preemptions: counters.preemptions,
             recomputed_tokens: counters.resumed_queries - counters.resumed_hits,
             prompt_tokens: self.prompt_tokens,
@@ -352,6 +365,7 @@ impl Scheduler {
             blocks_used: used,
             blocks_cached: cached,
             blocks_total: kv.capacity,
+            block_tokens: self.config.block_size,
             block_bytes: self.store.layout().block_bytes(),
             recent: self.recent.totals(),
             uptime: self.started.elapsed(),

@@ -12,6 +12,8 @@ pub struct EngineStats {
     pub prefix_hits: u64,
     /// Counter: prompt tokens joined while another call computed them.
     pub prefix_joined: u64,
+    /// Counter: prompt tokens that weren't there and would have been with twice the KV memory, at least.
+    pub prefix_ghost_hits: u64,
     /// Counter: calls preempted.
     pub preemptions: u64,
     /// Counter: tokens that resumed calls had to compute again.
@@ -38,6 +40,8 @@ pub struct EngineStats {
     pub blocks_cached: usize,
     /// Gauge: blocks in the pool.
     pub blocks_total: usize,
+    /// Tokens of one block.
+    pub block_tokens: usize,
     /// Bytes of one block.
     pub block_bytes: usize,
     /// Prefix-cache (tokens looked up, tokens hit) over the last 1,000 calls.

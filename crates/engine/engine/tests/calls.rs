@@ -247,3 +247,25 @@ fn a_timed_prefix_expires_and_says_so() {
     assert_eq!(again.admitted.cached_tokens, 0);
     assert_eq!(again.admitted.stop.reason.as_str(), "expired");
 }
+
+#[test]
+fn what_the_cache_holds_is_shown_between_two_steps() {
+    let engine = start(&TinyModel::llama(), config());
+    let scope = tapri_engine::Scope(b"a tenant".to_vec());
+    let mine = tapri_engine::GenerateRequest { scope: scope.clone(), ..request(prompt(150, 1), 3) };
+    ask(&engine, mine.clone());
+    ask(&engine, mine);
+    ask(&engine, request(prompt(70, 2), 3));
+    let scopes = vec![tapri_engine::Scope(b"nobody".to_vec()), scope];
+    let shown = engine.picture(scopes, 100, std::time::Duration::from_secs(60)).unwrap();
+    let runs = &shown.picture.runs;
+    assert_eq!(runs.iter().map(|run| run.blocks).sum::<usize>(), 150 / 16 + 70 / 16);
+    let (ours, theirs): (Vec<&tapri_engine::Run>, Vec<&tapri_engine::Run>) =
+        runs.iter().partition(|run| run.root == shown.roots[1]);
+    assert!(ours.iter().all(|run| run.uses == 2 && run.users == 0), "{ours:?}");
+    assert!(theirs.iter().all(|run| run.uses == 1 && run.root != shown.roots[0]));
+    assert_eq!(shown.picture.capacity, engine.stats().blocks_total);
+    engine.shutdown(std::time::Duration::ZERO);
+    let gone = engine.picture(Vec::new(), 1, std::time::Duration::from_secs(60));
+    assert_eq!(gone.unwrap_err(), tapri_engine::PictureError::ShuttingDown);
+}

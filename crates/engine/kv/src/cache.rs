@@ -14,11 +14,13 @@ mod admit;
 mod explain;
 mod fork;
 mod lookup;
+mod picture;
 mod progress;
 mod release;
 
 pub use admit::{Admission, AdmitError, NoRoom, Ready, TooLarge, Wait};
 pub use fork::{Fork, ForkError};
+pub use picture::{Picture, Run};
 pub use progress::CallError;
 pub use release::ResetReport;
 

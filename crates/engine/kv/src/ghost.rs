@@ -63,6 +63,13 @@ impl Ghosts {
         self.causes.get(&hash.short()).map(|&(cause, _)| cause)
     }
 
+    /// Whether a block made room no more than `evictions` evictions ago.
+    pub(crate) fn evicted_within(&self, hash: &BlockHash, evictions: u64) -> bool {
+        self.causes.get(&hash.short()).is_some_and(|&(cause, serial)| {
+            cause == Gone::Evicted && self.serial - serial < evictions
+        })
+    }
+
     /// Whether a hash may have been dropped from the list.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed

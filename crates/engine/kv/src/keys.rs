@@ -133,6 +133,10 @@ impl Scope {
     pub(crate) fn is_of(&self, root: &Root) -> bool {
         self.root == *root
     }
+
+    pub(crate) fn root(&self) -> Root {
+        self.root
+    }
 }
 
 /// Whose prefixes are compared with whose. Compared by value, never by the block hash.

@@ -14,7 +14,8 @@
 //! # Map
 //! `keys` and `hash` say what a block's hash covers; `sequence` hashes a call's tokens as they come. `tree` holds what is stored, `pool` the
 //! physical blocks and the free queue, `ghost` what is gone; `store` joins the three and evicts. `call` is one call's hold on the store, and
-//! `cache` what the engine calls, by stage: `admit` (with `lookup` and `explain`), `progress`, `fork`, `release`.
+//! `cache` what the engine calls, by stage: `admit` (with `lookup` and `explain`), `progress`, `fork`, `release`; `picture` shows
+//! what is held.
 //!
 //! # Example
 //! ```
@@ -62,8 +63,8 @@ mod store;
 mod tree;
 
 pub use cache::{
-    Admission, AdmitError, CallError, Fork, ForkError, NoRoom, PrefixCache, Ready, ResetReport,
-    TooLarge, Wait,
+    Admission, AdmitError, CallError, Fork, ForkError, NoRoom, Picture, PrefixCache, Ready,
+    ResetReport, Run, TooLarge, Wait,
 };
 pub use call::AdmitOptions;
 pub use config::{CacheConfig, ConfigError, GroupSpec};

@@ -28,6 +28,10 @@ pub struct Counters {
     pub hits: u64,
     /// Tokens that another call computed while this one waited.
     pub joined: u64,
+    /// Tokens that were not there and would have been with twice the memory: those of blocks evicted for room no more
+    /// than a pool's worth of evictions ago. At least so many, as the ghost list is bounded and a window that was passed
+    /// isn't counted.
+    pub ghost_hits: u64,
     /// Preemptions of admitted calls.
     pub preemptions: u64,
     /// Tokens of resumed calls.

@@ -188,7 +188,9 @@ impl Store {
 
     /// One more user of a node.
     pub(crate) fn enter(&mut self, node: NodeId) {
-        self.tree.node_mut(node).users += 1;
+        let node = self.tree.node_mut(node);
+        node.users += 1;
+        node.uses = node.uses.saturating_add(1);
     }
 
     /// One user less.

@@ -47,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) number: u32,
     /// Calls that have this node in their chain now.
     pub(crate) users: u32,
+    /// Calls that have had it in their chain since it was stored.
+    pub(crate) uses: u32,
     /// Start of the call that last used it.
     pub(crate) used_at: Moment,
     /// The call that last used it.
@@ -148,6 +150,14 @@ impl Tree {
         starts
     }
 
+    /// The starts of all chains and the root that each belongs to, in a fixed order.
+    pub(crate) fn all_starts(&self) -> Vec<(Root, NodeId)> {
+        let mut starts: Vec<(Root, NodeId)> =
+            self.scopes.iter().map(|(scope, &id)| (scope.root(), id)).collect();
+        starts.sort_unstable_by_key(|&(_, id)| id);
+        starts
+    }
+
     /// The start of a scope's chains, made if it isn't there.
     pub(crate) fn scope_or_insert(&mut self, scope: Scope, root: BlockHash) -> NodeId {
         if let Some(&id) = self.scopes.get(&scope) {
@@ -162,6 +172,7 @@ impl Tree {
             next_sibling: NodeId::NONE,
             number: 0,
             users: 0,
+            uses: 0,
             used_at: Moment::START,
             call: CallId(0),
         });
@@ -203,6 +214,7 @@ impl Tree {
             next_sibling: self.node(new.parent).first_child,
             number: new.number as u32,
             users: 0,
+            uses: 0,
             used_at: new.used_at,
             call: new.call,
         });

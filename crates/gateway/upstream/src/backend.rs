@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 
-use crate::{BackendStats, CallStream, UpstreamStats};
+use crate::{BackendStats, CallStream, PrefixMap, UpstreamStats};
 
 /// A future that owns what it needs, so that a backend can be used behind an `Arc<dyn Backend>`.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
@@ -62,6 +62,12 @@ pub trait Backend: Send + Sync + 'static {
     /// Forgets what a prefix cache of its own holds of a scope, or of all scopes. Calls that run go on, and nobody finds
     /// their blocks any more. `None` where it has no such cache: what an upstream keeps is the upstream's to erase.
     fn erase(&self, _scope: Option<TenantScope>) -> Answer<Option<Erased>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// What a prefix cache of its own holds, the last used first, in at most `limit` runs, and which of it belongs to
+    /// which of some scopes. `None` where it has no such cache.
+    fn prefix_map(&self, _scopes: Vec<TenantScope>, _limit: usize) -> Answer<Option<PrefixMap>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 

@@ -13,10 +13,13 @@ use std::time::{Duration, SystemTime};
 use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 use tapri_engine::{Constraint, Engine, GenerateRequest, TokenId};
 
-use crate::{Answer, Backend, BackendStats, CallStream, Erased, ModelCard};
+use crate::{Answer, Backend, BackendStats, CallStream, Erased, ModelCard, PrefixMap};
 use answers::{Answers, Shape};
 use constrain::Names;
 use tools::{Dialect, Parser};
+
+/// How long someone who wants to see the KV memory waits for a step to end: a chunk of a large model takes seconds.
+const PICTURE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The embedded engine. Templates and tokenizers run on tokio's threads for blocking work, the model on the
 /// engine's own.
@@ -128,6 +131,21 @@ impl Backend for Embedded {
             };
             let report = report.map_err(|error| convert::refusal(error, "prompt"))?;
             Ok(Some(Erased { dropped: report.dropped as u64, in_use: report.in_use as u64 }))
+        }))
+    }
+
+    fn prefix_map(&self, scopes: Vec<TenantScope>, limit: usize) -> Answer<Option<PrefixMap>> {
+        let scopes = scopes.into_iter().map(|scope| tapri_engine::Scope(scope.0)).collect();
+        Box::pin(self.off_thread(move |engine, _| {
+            let shown = engine.picture(scopes, limit, PICTURE_LIMIT).map_err(|error| {
+                ApiError::new(
+                    ErrorKind::Unavailable,
+                    format!("The KV memory can't be shown: {error}"),
+                )
+                .code("engine_busy")
+                .hint("Ask again in a moment")
+            })?;
+            Ok(Some(PrefixMap::of(shown)))
         }))
     }
 

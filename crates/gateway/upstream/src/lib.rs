@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`fleet`] upstreams over HTTP; [`config`] what can be
-//! set of them; [`http`] one of them; [`prefix`] help for their prefix caches and the choice among them; [`breaker`] and
+//! set of them; [`http`] one of them; [`prefix`] help for their prefix caches and the choice among them; [`prefix_map`] what a
+//! prefix cache here holds; [`breaker`] and
 //! [`clock`]; [`sentences`] a sentence encoder in this
 //! process; [`several`] backends as one; [`stream`] the events of one call; [`stats`] counters.
 
@@ -27,6 +28,7 @@ pub mod embedded;
 pub mod fleet;
 pub mod http;
 pub mod prefix;
+pub mod prefix_map;
 pub mod sentences;
 pub mod several;
 pub mod stats;
@@ -40,6 +42,7 @@ pub use config::{
 pub use embedded::Embedded;
 pub use fleet::stats::UpstreamStats;
 pub use fleet::{Fleet, FleetError};
+pub use prefix_map::{MapRun, PrefixMap};
 pub use sentences::Sentences;
 pub use several::Several;
 pub use stats::BackendStats;

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapri_api::{ApiError, Call, Prompt};
+use tapri_api::{ApiError, Call, Prompt, TenantScope};
 
-use crate::{Answer, Backend, BackendStats, CallStream, ModelCard};
+use crate::{
+    Answer, Backend, BackendStats, CallStream, Erased, ModelCard, PrefixMap, UpstreamStats,
+};
 
 /// Backends, of which the first answers what names no model. Of two that have a model of one name the earlier is asked.
 pub struct Several {
@@ -83,6 +85,44 @@ impl Backend for Several {
 
     fn detokenize(&self, ids: Vec<u32>) -> Answer<String> {
         self.first.detokenize(ids)
+    }
+
+    /// Every one of them is asked, so that nothing is left that one holds. The first error is told once all were.
+    fn erase(&self, scope: Option<TenantScope>) -> Answer<Option<Erased>> {
+        let answers: Vec<_> = self.all().map(|backend| backend.erase(scope.clone())).collect();
+        Box::pin(async move {
+            let (mut sum, mut failed) = (None::<Erased>, None);
+            for answer in answers {
+                match answer.await {
+                    Ok(Some(erased)) => {
+                        let sum = sum.get_or_insert_default();
+                        sum.dropped += erased.dropped;
+                        sum.in_use += erased.in_use;
+                    }
+                    Ok(None) => {}
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            failed.map_or(Ok(sum), Err)
+        })
+    }
+
+    /// Of the first that has a prefix cache of its own.
+    fn prefix_map(&self, scopes: Vec<TenantScope>, limit: usize) -> Answer<Option<PrefixMap>> {
+        let answers: Vec<_> =
+            self.all().map(|backend| backend.prefix_map(scopes.clone(), limit)).collect();
+        Box::pin(async move {
+            for answer in answers {
+                if let Some(map) = answer.await? {
+                    return Ok(Some(map));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamStats> {
+        self.all().flat_map(|backend| backend.upstreams()).collect()
     }
 
     fn stats(&self) -> Option<BackendStats> {

@@ -9,6 +9,9 @@ pub struct BackendStats {
     pub prefix_hits: u64,
     /// Counter: prompt tokens that one call computed and another waited for.
     pub prefix_joined: u64,
+    /// Counter: prompt tokens that weren't there and would have been with twice the KV memory, at least: counted on the
+    /// list of evicted blocks.
+    pub prefix_ghost_hits: u64,
     /// Counter: calls preempted.
     pub preemptions: u64,
     /// Counter: prompt tokens, reused or computed.
@@ -35,6 +38,8 @@ pub struct BackendStats {
     pub blocks_cached: usize,
     /// Gauge: KV blocks in the pool.
     pub blocks_total: usize,
+    /// Tokens of one KV block; 0 where that isn't known.
+    pub block_tokens: usize,
     /// Bytes of one KV block.
     pub block_bytes: usize,
     /// Prompt tokens looked up by the last 1,000 calls.

@@ -17,9 +17,11 @@
 //! - [`prices`]: what tokens cost.
 //! - [`prints`]: how far two calls share a start, by fingerprints alone.
 //! - [`prompt`]: a request as the model reads it.
+//! - [`prompt_map`]: a call's prompt as a strip of what was cached and what was computed.
 //! - [`recent`]: the prompts that a new one is compared with.
 //! - [`report`]: whether the cache worked, for whom, and what it saved.
 //! - [`rules`]: what hosted APIs cache, and for how long.
+//! - [`savings`]: tokens, money and waiting time saved, by day and name.
 //! - [`simulate`]: block traces against caches of any size.
 //! - [`usage`]: the token counts of any log, in one form.
 
@@ -36,9 +38,11 @@ pub mod plot;
 pub mod prices;
 pub mod prints;
 pub mod prompt;
+pub mod prompt_map;
 pub mod recent;
 pub mod report;
 pub mod rules;
+pub mod savings;
 pub mod simulate;
 pub mod usage;
 

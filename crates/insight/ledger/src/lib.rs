@@ -58,8 +58,8 @@ pub mod writer;
 pub use clock::{Clock, SetClock, SystemClock};
 pub use money::Money;
 pub use prune::Limits;
-pub use query::{Detail, Filter, Order};
-pub use reader::{Found, Ledger, Queried, QueryError};
+pub use query::{Cursor, CursorError, Detail, Filter, Order};
+pub use reader::{Found, Ledger, Names, Page, Queried, QueryError};
 pub use reason::MissReason;
 pub use record::{
     CacheOutcome, CacheResult, CallRecord, Cost, Ending, Explanation, PartPrint, Place, TokenCounts,

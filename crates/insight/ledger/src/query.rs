@@ -1,10 +1,13 @@
 //! Which calls are wanted.
 
+use std::fmt;
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use rusqlite::types::Value;
 
 use crate::row::{micros, select_list};
-use crate::{CacheOutcome, MissReason};
+use crate::{CacheOutcome, CallRecord, MissReason};
 
 /// Which calls are wanted, and how. The default is every one, whole, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,6 +46,8 @@ pub struct Filter {
     pub hit_above: Option<f64>,
     /// Which come first. By the time they began; those of one moment, as they were written.
     pub order: Order,
+    /// That come after this place in the order.
+    pub after: Option<Cursor>,
     /// No more than so many.
     pub limit: Option<u64>,
     /// How much of each.
@@ -57,6 +62,35 @@ pub enum Order {
     OldestFirst,
     /// The newest.
     NewestFirst,
+}
+
+/// A call's place among all calls: its beginning, and of those that began in one moment, when it was written. It keeps
+/// its meaning while calls are added and old ones go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    pub(crate) at: i64,
+    pub(crate) seq: i64,
+}
+
+/// The text is no [`Cursor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is no place among calls: take it from a page of them")]
+pub struct CursorError;
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at, self.seq)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = CursorError;
+
+    fn from_str(text: &str) -> Result<Self, CursorError> {
+        let (at, seq) = text.split_once('.').ok_or(CursorError)?;
+        let number = |text: &str| text.parse().map_err(|_| CursorError);
+        Ok(Cursor { at: number(at)?, seq: number(seq)? })
+    }
 }
 
 /// How much of a record.
@@ -76,6 +110,42 @@ pub(crate) struct Sql {
 }
 
 impl Filter {
+    /// Whether a call is wanted, whatever the order, the place in it and the limit: as the ledger would say of its record.
+    #[must_use]
+    pub fn matches(&self, record: &CallRecord) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
+        };
+        let reason = record.explanation.as_ref().map(|it| it.reason);
+        let stop = record.prefix.as_ref().and_then(|it| it.reason.as_deref());
+        let (cached, prompt) = (record.tokens.cached, record.tokens.prompt);
+        // An unknown count is neither above nor below, as a NULL is.
+        let share = |than: fn(f64, f64) -> bool, wanted: Option<f64>| {
+            wanted.is_none_or(|wanted| {
+                let (Some(cached), Some(prompt)) = (cached, prompt) else { return false };
+                than(cached as f64, wanted * prompt as f64)
+            })
+        };
+        self.since.is_none_or(|since| micros(record.at) >= micros(since))
+            && self.until.is_none_or(|until| micros(record.at) < micros(until))
+            && is(&self.tenant, Some(&record.tenant))
+            && is(&self.route, Some(&record.route))
+            && is(&self.model, Some(&record.model))
+            && is(&self.upstream, Some(&record.upstream))
+            && is(&self.conversation, record.conversation.as_deref())
+            && is(&self.stop, stop)
+            && is(&self.ending, Some(record.ending.word()))
+            && self.id_prefix.as_ref().is_none_or(|prefix| record.id.starts_with(prefix))
+            && self.outcome.is_none_or(|outcome| record.outcome() == Some(outcome))
+            && self.reason.is_none_or(|wanted| reason == Some(wanted))
+            && self.why.as_deref().is_none_or(|why| {
+                stop == Some(why) || reason.is_some_and(|reason| reason.as_str() == why)
+            })
+            && self.min_prompt.is_none_or(|least| prompt.is_some_and(|prompt| prompt >= least))
+            && share(|cached, bound| cached < bound, self.hit_below)
+            && share(|cached, bound| cached > bound, self.hit_above)
+    }
+
     pub(crate) fn sql(&self) -> Sql {
         let mut wheres = Vec::new();
         let mut values = Vec::new();
@@ -130,7 +200,14 @@ impl Filter {
                 add(condition, share.into());
             }
         }
-        let mut text = format!("SELECT {} FROM calls", select_list(self.detail));
+        if let Some(Cursor { at, seq }) = self.after {
+            wheres.push(match self.order {
+                Order::OldestFirst => "(at, seq) > (?, ?)".to_owned(),
+                Order::NewestFirst => "(at, seq) < (?, ?)".to_owned(),
+            });
+            values.extend([at.into(), seq.into()]);
+        }
+        let mut text = format!("SELECT {}, seq FROM calls", select_list(self.detail));
         if !wheres.is_empty() {
             text.push_str(" WHERE ");
             text.push_str(&wheres.join(" AND "));

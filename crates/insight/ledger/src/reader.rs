@@ -1,12 +1,13 @@
 //! Reading a ledger, also while servers write to it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, params_from_iter};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
-use crate::query::{Filter, Order};
+use crate::query::{Cursor, Filter, Order};
 use crate::store::{self, Header, OpenError};
 use crate::{CallRecord, row, schema};
 
@@ -42,6 +43,40 @@ pub struct Queried {
     pub records: u64,
     /// Rows that could not be understood and were left out.
     pub unreadable: u64,
+}
+
+/// Some calls, and where the next ones begin.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Page {
+    /// The calls.
+    pub records: Vec<CallRecord>,
+    /// For [`Filter::after`], where there are more.
+    pub next: Option<Cursor>,
+    /// Rows that could not be understood and were left out.
+    pub unreadable: u64,
+}
+
+impl Page {
+    /// How many calls a page has where nothing else is said.
+    pub const SIZE: u64 = 50;
+}
+
+/// Names that calls have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    /// Tenants.
+    pub tenants: BTreeSet<String>,
+    /// Routes.
+    pub routes: BTreeSet<String>,
+    /// Models.
+    pub models: BTreeSet<String>,
+    /// Reasons of explanations.
+    pub reasons: BTreeSet<String>,
+}
+
+impl Names {
+    /// How many of the newest calls are looked at: a bound on the work, some ten milliseconds.
+    pub const CALLS: u64 = 20_000;
 }
 
 /// What an id's beginning leads to.
@@ -121,26 +156,36 @@ impl Ledger {
         filter: &Filter,
         mut each: impl FnMut(CallRecord) -> ControlFlow<()>,
     ) -> Result<Queried, QueryError> {
+        let mut queried = Queried::default();
+        self.rows(filter, |row| match row::read(row) {
+            Ok(record) => {
+                queried.records += 1;
+                each(record)
+            }
+            Err(error) => {
+                queried.unreadable += 1;
+                tracing::debug!("a row of the ledger can't be read: {error}");
+                ControlFlow::Continue(())
+            }
+        })?;
+        Ok(queried)
+    }
+
+    fn rows(
+        &self,
+        filter: &Filter,
+        mut each: impl FnMut(&Row<'_>) -> ControlFlow<()>,
+    ) -> Result<(), QueryError> {
         let failed = |source| QueryError { path: self.path.clone(), source };
         let sql = filter.sql();
         let mut statement = self.connection.prepare(&sql.text).map_err(failed)?;
         let mut rows = statement.query(params_from_iter(sql.values)).map_err(failed)?;
-        let mut queried = Queried::default();
         while let Some(row) = rows.next().map_err(failed)? {
-            match row::read(row) {
-                Ok(record) => {
-                    queried.records += 1;
-                    if each(record).is_break() {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    queried.unreadable += 1;
-                    tracing::debug!("a row of the ledger can't be read: {error}");
-                }
+            if each(row).is_break() {
+                break;
             }
         }
-        Ok(queried)
+        Ok(())
     }
 
     /// The calls that the filter wants, in a list.
@@ -151,6 +196,58 @@ impl Ledger {
             ControlFlow::Continue(())
         })?;
         Ok(records)
+    }
+
+    /// A page of the calls that the filter wants, of [`Filter::limit`] calls or [`Page::SIZE`].
+    pub fn page(&self, filter: &Filter) -> Result<Page, QueryError> {
+        let size = filter.limit.unwrap_or(Page::SIZE);
+        // One more tells whether there are more.
+        let filter = Filter { limit: Some(size.saturating_add(1)), ..filter.clone() };
+        let mut page = Page::default();
+        let (mut last, mut rows) = (None, 0);
+        self.rows(&filter, |row| {
+            rows += 1;
+            if rows > size {
+                page.next = last;
+                return ControlFlow::Break(());
+            }
+            last =
+                Some(Cursor { at: row.get("at").unwrap_or(0), seq: row.get("seq").unwrap_or(0) });
+            match row::read(row) {
+                Ok(record) => page.records.push(record),
+                Err(error) => {
+                    page.unreadable += 1;
+                    tracing::debug!("a row of the ledger can't be read: {error}");
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(page)
+    }
+
+    /// The names that the newest calls have, for someone who chooses among them; of one tenant's calls where one is
+    /// named.
+    pub fn names(&self, tenant: Option<&str>) -> Result<Names, QueryError> {
+        let failed = |source| QueryError { path: self.path.clone(), source };
+        let newest = format!(
+            "SELECT tenant, route, model, miss_reason FROM calls WHERE ?1 IS NULL OR tenant = ?1 \
+             ORDER BY at DESC LIMIT {}",
+            Names::CALLS
+        );
+        let mut statement = self
+            .connection
+            .prepare(&format!("SELECT DISTINCT * FROM ({newest})"))
+            .map_err(failed)?;
+        let mut names = Names::default();
+        let mut rows = statement.query([tenant]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let name = |at| row.get::<_, Option<String>>(at).map_err(failed);
+            names.tenants.extend(name(0)?);
+            names.routes.extend(name(1)?);
+            names.models.extend(name(2)?.filter(|model| !model.is_empty()));
+            names.reasons.extend(name(3)?);
+        }
+        Ok(names)
     }
 
     /// The call with an id, or with an id that begins so.

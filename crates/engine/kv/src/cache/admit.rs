@@ -269,7 +269,8 @@ impl PrefixCache {
             call.scope = Some(scope);
             self.tips.insert((call.chain.last().copied().unwrap_or(scope), id));
         }
-        Admission::Ready(self.count(call, stop))
+        let ghosts = if boundary == path.len() { self.ghost_tokens(call, boundary) } else { 0 };
+        Admission::Ready(self.count(call, stop, ghosts))
     }
 
     /// Whether a call that starts with `chain` finds room for the rest.
@@ -295,7 +296,21 @@ impl PrefixCache {
         if needed > free { Err(NoRoom { needed, free }) } else { Ok(()) }
     }
 
-    fn count(&mut self, call: &Call, stop: Stop) -> Ready {
+    /// Tokens behind the first `found` blocks that a pool of twice the size would still hold.
+    ///
+    /// Eviction takes the least recently used, so a block that made room less than a pool's worth of evictions ago lies
+    /// within the second half of a pool twice as large: the inclusion property of stack algorithms (Mattson et al. 1970,
+    /// "Evaluation techniques for storage hierarchies"), read off a ghost list as ARC does (Megiddo and Modha 2003).
+    fn ghost_tokens(&self, call: &Call, found: usize) -> usize {
+        // One logical block has a physical one in each group at most.
+        let worth = (self.store.pool.capacity() / self.config.groups.len()) as u64;
+        let hashes = call.sequence.hashes();
+        let ahead = hashes.get(found..call.sequence.lookup_blocks()).unwrap_or_default();
+        let near = ahead.iter().take_while(|hash| self.store.ghosts.evicted_within(hash, worth));
+        near.count() * self.config.block_tokens
+    }
+
+    fn count(&mut self, call: &Call, stop: Stop, ghosts: usize) -> Ready {
         let counters = &mut self.store.counters;
         let size = self.config.block_tokens;
         let found = call.hit_blocks * size;
@@ -318,6 +333,7 @@ impl PrefixCache {
         counters.queries += call.prompt_tokens as u64;
         counters.hits += hit as u64;
         counters.joined += (found - hit) as u64;
+        counters.ghost_hits += ghosts as u64;
         Ready { hit, joined: found - hit, recovered: 0, stop }
     }
 }

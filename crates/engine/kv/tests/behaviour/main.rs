@@ -5,6 +5,7 @@ mod ends;
 mod erasure;
 mod events;
 mod joins;
+mod picture;
 mod reasons;
 mod scopes;
 mod support;

@@ -387,6 +387,11 @@ impl SemanticCache {
         self.state().rows.len()
     }
 
+    /// When the oldest stored question was kept, in milliseconds since 1970. Looks at every one.
+    pub fn oldest(&self) -> Option<u64> {
+        self.state().rows.values().map(|kept| kept.created).min()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

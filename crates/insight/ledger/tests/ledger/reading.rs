@@ -75,6 +75,18 @@ fn filters() {
     ];
     for (filter, ids) in cases {
         assert_eq!(bench.ids(&filter), ids, "{filter:?}");
+        // What is judged without the ledger is judged alike.
+        if filter.limit.is_none() {
+            let matching: Vec<String> = bench
+                .ledger()
+                .records(&all)
+                .unwrap()
+                .into_iter()
+                .filter(|record| filter.matches(record))
+                .map(|record| record.id)
+                .collect();
+            assert_eq!(matching, ids, "{filter:?}");
+        }
     }
 }
 
@@ -163,4 +175,49 @@ fn a_ledger_in_a_folder_without_write_access() {
     permissions.set_readonly(false);
     std::fs::set_permissions(&folder, permissions).unwrap();
     assert_eq!(count, 5);
+}
+
+#[test]
+fn pages_follow_each_other_while_calls_come() {
+    let bench = Bench::new();
+    let writer = bench.writer();
+    // Three calls begin in each minute.
+    for n in 0..20 {
+        writer.record(entry(call(&format!("{n:02}"), n / 3, 100, 0)));
+    }
+    assert!(writer.flush(LONG));
+    for order in [Order::NewestFirst, Order::OldestFirst] {
+        let mut filter = Filter { order, limit: Some(6), ..Filter::default() };
+        let expected = bench.ids(&Filter { limit: None, ..filter.clone() });
+        let (mut seen, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = bench.ledger().page(&filter).unwrap();
+            seen.extend(page.records.into_iter().map(|record| record.id));
+            pages += 1;
+            if order == Order::NewestFirst {
+                writer.record(entry(call(&format!("new {pages}"), 60 + pages, 100, 0)));
+                assert!(writer.flush(LONG));
+            }
+            let Some(next) = page.next else { break };
+            assert_eq!(next.to_string().parse(), Ok(next));
+            filter.after = Some(next);
+        }
+        assert_eq!((seen, pages), (expected.clone(), (expected.len() as i64 + 5) / 6));
+    }
+    for wrong in ["", "1", "1.x", "x.1", "1.2.3", "9223372036854775808.1"] {
+        assert!(wrong.parse::<tapri_ledger::Cursor>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn names_are_those_of_the_calls_that_may_be_seen() {
+    let names = bench().ledger().names(None).unwrap();
+    let list = |names: &std::collections::BTreeSet<String>| {
+        names.iter().cloned().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(list(&names.tenants), "default t1");
+    assert_eq!(list(&names.routes), "/v1/completions ask");
+    assert_eq!((list(&names.models), list(&names.reasons)), ("m other".into(), "evicted".into()));
+    let own = bench().ledger().names(Some("t1")).unwrap();
+    assert_eq!((list(&own.tenants), list(&own.routes)), ("t1".into(), "ask".into()));
 }
