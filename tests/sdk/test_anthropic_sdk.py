@@ -57,6 +57,17 @@ def test_markers_are_taken_and_what_is_cached_is_told(anthropic, model, fresh_te
     assert second.input_tokens < first.input_tokens + (first.cache_creation_input_tokens or 0)
 
 
+def test_a_message_begins_with_its_prompts_tokens(anthropic, model, fresh_text):
+    options = {"model": model, "system": fresh_text, "messages": [QUESTION], **{**GREEDY, "max_tokens": 4}}
+    for cached in (False, True):
+        with anthropic.messages.stream(**options) as stream:
+            first = next(event for event in stream if event.type == "message_start").message.usage
+            final = stream.get_final_message().usage
+        assert total(first) == total(final) > 100
+        assert first.cache_read_input_tokens == final.cache_read_input_tokens
+        assert (first.cache_read_input_tokens > 100) == cached
+
+
 def test_a_tool_and_its_result(anthropic, model):
     options = {"model": model, "tools": [TOOL], **GREEDY}
     choice = {"type": "tool", "name": "get_weather"}

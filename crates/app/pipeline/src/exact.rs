@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::semantic::{Found, Semantic, SemanticWay, Watched};
 use tapri_api::cache_status::{CacheOutcome as Status, ForwardReason, Member};
-use tapri_api::{ApiError, CacheDirectives, Call, CallEvent};
+use tapri_api::{ApiError, CacheDirectives, Call, CallEvent, Usage};
 use tapri_cache::exact::{Events, ExactCache, Kept, Look, Reader, Resolved, Why};
 use tapri_ledger::{CacheOutcome, CacheResult};
 use tapri_upstream::{Backend, CallStream, EventSource, ModelCard};
@@ -26,6 +26,8 @@ pub(crate) struct Begun {
 pub(crate) struct Exact {
     pub(crate) member: Member,
     pub(crate) result: CacheResult,
+    /// What a stored answer says of its tokens.
+    pub(crate) usage: Option<Usage>,
     /// How old the stored answer is.
     pub(crate) age: Option<Duration>,
     /// Tells at the end whether the answer was kept.
@@ -58,9 +60,15 @@ pub(crate) async fn begin(
     match cache.look(&call, &resolved).await {
         Look::Hit(hit) => {
             let outcome = hit.ttl.map_or(Status::Hit, Status::HitFor);
-            let exact = Exact { age: Some(hit.age), ..exact(outcome, CacheOutcome::Hit, None) };
+            let events: VecDeque<CallEvent> = hit.events().into();
+            let usage = events.iter().rev().find_map(|event| match event {
+                CallEvent::Finished(finish) => Some(finish.usage),
+                _ => None,
+            });
+            let exact = exact(outcome, CacheOutcome::Hit, None);
+            let exact = Exact { age: Some(hit.age), usage, ..exact };
             Ok(Begun {
-                events: CallStream::new(Replayed(hit.events().into())),
+                events: CallStream::new(Replayed(events)),
                 exact: Some(exact),
                 semantic: None,
             })
@@ -142,6 +150,7 @@ fn exact(outcome: Status, recorded: CacheOutcome, detail: Option<&str>) -> Exact
     Exact {
         member: Member { cache: "tapri-exact", outcome, detail: detail.clone() },
         result: CacheResult { outcome: recorded, reason: detail },
+        usage: None,
         age: None,
         kept: None,
     }

@@ -106,6 +106,11 @@ impl Pipeline {
         self.backend.model(name)
     }
 
+    /// The same for a call of a route.
+    pub fn model_on(&self, name: Option<&str>, route: &str) -> Result<Arc<ModelCard>, ApiError> {
+        self.backend.model_on(name, route)
+    }
+
     /// Starts a call, and comes back when it is admitted and what it reuses is known. A call that waits for its
     /// turn, or for a prefix that another call is computing, is not admitted yet.
     ///
@@ -126,7 +131,7 @@ impl Pipeline {
     }
 
     async fn admit(&self, mut call: Call, recording: &mut Recording) -> Result<Admitted, ApiError> {
-        let card = self.model(call.model.as_deref())?;
+        let card = self.model_on(call.model.as_deref(), &call.origin.route)?;
         recording.served_by(&card);
         self.scopes.note(&call);
         let directives = call.cache;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tapri_api::cache_status::Member;
-use tapri_api::{Admission, CacheDirectives, CacheStatus, CallEvent};
+use tapri_api::{Admission, CacheDirectives, CacheStatus, CallEvent, Usage};
 use tapri_ledger::{CacheOutcome, CacheResult, Explanation};
 use tapri_upstream::CallStream;
 
@@ -37,6 +37,13 @@ impl Running {
     /// What was known when it was admitted.
     pub fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// What is known of the prompt's tokens before the answer: from the prefix cache's look at it, or from a stored answer.
+    pub fn prompt_usage(&self) -> Option<Usage> {
+        let reuse = self.admission.reuse.as_ref();
+        let computed = reuse.map(|it| Usage::from_prompt(it.prompt, it.cached, it.joined, 0));
+        computed.or_else(|| self.exact.as_ref()?.usage)
     }
 
     /// What each cache on the way did, the one nearest the model first.

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
         Failure::new(error, hint)
     })?;
     let load::Recorded { pipeline, recorder, .. } =
-        load::recorded(&args.model, &args.engine, Vec::new(), &args.ledger, &prices)?;
+        load::recorded(&args.model, &args.engine, &args.ledger, &prices)?;
     let card = pipeline.model(None).map_err(asking::failure)?;
     let layout = layout(&card);
     // An engine of our own knows its context.

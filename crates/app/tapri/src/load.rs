@@ -1,5 +1,6 @@
 //! From a model's name to a pipeline.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,12 +24,26 @@ pub(crate) struct Loaded {
     pub(crate) pipeline: Pipeline,
 }
 
+/// What answers beside an engine.
+#[derive(Default)]
+pub(crate) struct Beside {
+    pub(crate) backends: Vec<Arc<dyn Backend>>,
+    /// The upstreams that routes' calls may go to.
+    pub(crate) routes: HashMap<String, Vec<String>>,
+}
+
+impl Beside {
+    /// These, with this one before them.
+    pub(crate) fn behind(self, first: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        match self.backends.is_empty() && self.routes.is_empty() {
+            true => first,
+            false => Arc::new(Several::new(first, self.backends).routed(self.routes)),
+        }
+    }
+}
+
 /// Brings the model's file if it is missing, and starts an engine on it, with other backends beside it.
-pub(crate) fn load(
-    model: &ModelRef,
-    args: &EngineArgs,
-    beside: Vec<Arc<dyn Backend>>,
-) -> Result<Loaded> {
+pub(crate) fn load(model: &ModelRef, args: &EngineArgs, beside: Beside) -> Result<Loaded> {
     if args.prefix_hash == HashArg::Xxh3 {
         eprintln!(
             "warning: --prefix-hash xxh3 is not collision-safe between tenants that don't trust each other"
@@ -51,11 +66,7 @@ pub(crate) fn load(
     let mut aliases = vec![info.name.clone()];
     aliases.retain(|alias| *alias != name);
     let embedded = Arc::new(Embedded::new(engine, name.clone(), aliases));
-    let pipeline = match beside.is_empty() {
-        true => Pipeline::new(embedded),
-        false => Pipeline::new(Arc::new(Several::new(embedded, beside))),
-    };
-    Ok(Loaded { name, pipeline })
+    Ok(Loaded { name, pipeline: Pipeline::new(beside.behind(embedded)) })
 }
 
 /// A model that is loaded, and whose calls are recorded and explained.
@@ -71,11 +82,10 @@ pub(crate) struct Recorded {
 pub(crate) fn recorded(
     model: &ModelRef,
     engine: &EngineArgs,
-    beside: Vec<Arc<dyn Backend>>,
     ledger: &LedgerArgs,
     prices: &PriceList,
 ) -> Result<Recorded> {
-    recorded_with(|| load(model, engine, beside), ledger, prices)
+    recorded_with(|| load(model, engine, Beside::default()), ledger, prices)
 }
 
 /// The same for whoever answers.

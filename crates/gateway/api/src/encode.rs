@@ -27,7 +27,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::event::{CallEvent, Raw, Says};
-use crate::{CallId, Finish, Format, Inbound};
+use crate::{CallId, Finish, Format, Inbound, Usage};
 
 pub use error::error;
 
@@ -144,6 +144,14 @@ impl Encoder {
     /// Puts a `tapri` field into the last chunk, or into the body. To be said before the last event.
     pub fn note(&mut self, note: Value) {
         self.note = Some(note);
+    }
+
+    /// What is known of the prompt's tokens before anything is answered. To be said before the first event: messages tell
+    /// it as they begin.
+    pub fn prompt(&mut self, usage: Usage) {
+        if let Writer::Messages(writer) = &mut self.writer {
+            writer.prompt(usage);
+        }
     }
 
     /// What a stream sends while nothing happens.

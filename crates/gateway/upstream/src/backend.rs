@@ -11,6 +11,9 @@ use crate::{BackendStats, CallStream, PrefixMap, UpstreamStats};
 /// A future that owns what it needs, so that a backend can be used behind an `Arc<dyn Backend>`.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
 
+/// The name of what answers in this process, in records and where routes name their upstreams.
+pub const EMBEDDED: &str = "embedded";
+
 /// Something that answers calls.
 ///
 /// Every future must be polled inside a tokio runtime. Dropping one, or the stream it gave, cancels the call.
@@ -33,6 +36,11 @@ pub trait Backend: Send + Sync + 'static {
             };
         };
         self.card(name).ok_or_else(|| unknown_model(name, &self.models()))
+    }
+
+    /// The same for a call of a route, where routes have upstreams of their own.
+    fn model_on(&self, name: Option<&str>, _route: &str) -> Result<Arc<ModelCard>, ApiError> {
+        self.model(name)
     }
 
     /// Its name in records where no model is known: `embedded`, `fleet`.

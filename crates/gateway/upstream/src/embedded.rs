@@ -37,7 +37,7 @@ impl Embedded {
         let card = ModelCard {
             id: id.into(),
             aliases,
-            upstream: "embedded".to_owned(),
+            upstream: crate::backend::EMBEDDED.to_owned(),
             context: Some(model.context_length),
             vocabulary: Some(model.vocabulary),
             template: Some(template_use(&engine)),
@@ -88,7 +88,7 @@ impl Backend for Embedded {
     }
 
     fn name(&self) -> &str {
-        "embedded"
+        crate::backend::EMBEDDED
     }
 
     fn start(&self, call: Call) -> Answer<CallStream> {

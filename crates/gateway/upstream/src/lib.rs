@@ -34,7 +34,7 @@ pub mod several;
 pub mod stats;
 pub mod stream;
 
-pub use backend::{Answer, Backend, Erased, ModelCard, unknown_model};
+pub use backend::{Answer, Backend, EMBEDDED, Erased, ModelCard, unknown_model};
 pub use config::{
     Api, Credential, FleetConfig, Health, Kind, Retry, Secret, ServedModel, Timeouts,
     UpstreamConfig,

@@ -57,7 +57,7 @@ impl Sentences {
             template: None,
             fingerprint,
             since: SystemTime::now(),
-            upstream: "embedded".to_owned(),
+            upstream: crate::backend::EMBEDDED.to_owned(),
         };
         Sentences { card: Arc::new(card), open: Arc::new(open), opened: Arc::default() }
     }
@@ -134,7 +134,7 @@ impl Backend for Sentences {
     }
 
     fn name(&self) -> &str {
-        "embedded"
+        crate::backend::EMBEDDED
     }
 
     fn start(&self, call: Call) -> Answer<CallStream> {

@@ -1,18 +1,22 @@
-//! Several backends as one: a call goes to the one that has its model.
+//! Several backends as one: a call goes to the one that has its model, and that its route may use.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tapri_api::{ApiError, Call, Prompt, TenantScope};
 
+use crate::backend::EMBEDDED;
 use crate::{
     Answer, Backend, BackendStats, CallStream, Erased, ModelCard, PrefixMap, UpstreamStats,
 };
 
-/// Backends, of which the first answers what names no model. Of two that have a model of one name the earlier is asked.
+/// Backends, of which the first answers what names no model. Of two that have a model of one name the earlier is asked,
+/// where the call's route may use it.
 pub struct Several {
     first: Arc<dyn Backend>,
     others: Vec<Arc<dyn Backend>>,
+    routes: HashMap<String, Vec<String>>,
 }
 
 impl std::fmt::Debug for Several {
@@ -25,17 +29,45 @@ impl std::fmt::Debug for Several {
 impl Several {
     /// One backend and others beside it.
     pub fn new(first: Arc<dyn Backend>, others: Vec<Arc<dyn Backend>>) -> Self {
-        Several { first, others }
+        Several { first, others, routes: HashMap::new() }
+    }
+
+    /// The upstreams that a route's calls may go to, by the route's name; a route that isn't here may use all. What answers
+    /// in this process goes by [`EMBEDDED`]; upstreams see to theirs themselves.
+    pub fn routed(self, routes: HashMap<String, Vec<String>>) -> Self {
+        Several { routes, ..self }
     }
 
     fn all(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    fn of(&self, model: Option<&str>) -> Option<&Arc<dyn Backend>> {
-        match model {
-            None => Some(&self.first),
-            Some(name) => self.all().find(|backend| backend.card(name).is_some()),
+    /// Who answers for a name on a route, with the model's card.
+    fn of(&self, name: Option<&str>, route: &str) -> Option<(&Arc<dyn Backend>, Arc<ModelCard>)> {
+        let allowed = self.routes.get(route);
+        let may = |card: &ModelCard| {
+            card.upstream != EMBEDDED
+                || allowed.is_none_or(|names| names.iter().any(|name| name == EMBEDDED))
+        };
+        let found = |backend| -> Option<(&Arc<dyn Backend>, Arc<ModelCard>)> {
+            let backend: &Arc<dyn Backend> = backend;
+            let card = match name {
+                Some(name) => backend.card(name)?,
+                None => backend.model(None).ok()?,
+            };
+            may(&card).then_some((backend, card))
+        };
+        match (name, allowed) {
+            (None, None) => found(&self.first),
+            _ => self.all().find_map(found),
+        }
+    }
+
+    /// The error for a name that nobody answers to.
+    fn unknown(&self, name: Option<&str>) -> ApiError {
+        match name {
+            Some(name) => crate::unknown_model(name, &self.models()),
+            None => crate::backend::unnamed(&self.models()),
         }
     }
 }
@@ -52,7 +84,18 @@ impl Backend for Several {
     fn model(&self, name: Option<&str>) -> Result<Arc<ModelCard>, ApiError> {
         match name {
             None => self.first.model(None),
-            Some(name) => self.card(name).ok_or_else(|| crate::unknown_model(name, &self.models())),
+            Some(name) => self.card(name).ok_or_else(|| self.unknown(Some(name))),
+        }
+    }
+
+    fn model_on(&self, name: Option<&str>, route: &str) -> Result<Arc<ModelCard>, ApiError> {
+        match self.of(name, route) {
+            Some((backend, _)) => backend.model_on(name, route),
+            // As if it were not there: what other routes have is not this caller's to know.
+            None => self.model(name).and_then(|_| match name {
+                Some(name) => Err(crate::unknown_model(name, &[])),
+                None => Err(crate::backend::unnamed(&[])),
+            }),
         }
     }
 
@@ -61,11 +104,10 @@ impl Backend for Several {
     }
 
     fn start(&self, call: Call) -> Answer<CallStream> {
-        match self.of(call.model.as_deref()) {
-            Some(backend) => backend.start(call),
+        match self.of(call.model.as_deref(), &call.origin.route) {
+            Some((backend, _)) => backend.start(call),
             None => {
-                let error =
-                    crate::unknown_model(call.model.as_deref().unwrap_or_default(), &self.models());
+                let error = self.unknown(call.model.as_deref());
                 Box::pin(async move { Err(error) })
             }
         }
@@ -76,7 +118,13 @@ impl Backend for Several {
             Prompt::Request(inbound) => inbound.model.clone(),
             _ => None,
         };
-        self.of(model.as_deref()).unwrap_or(&self.first).tokenize(prompt)
+        let found = model.as_deref().and_then(|name| self.of(Some(name), ""));
+        found.map_or(&self.first, |(backend, _)| backend).tokenize(prompt)
+    }
+
+    fn count_tokens(&self, call: Call) -> Answer<usize> {
+        let found = self.of(call.model.as_deref(), &call.origin.route);
+        found.map_or(&self.first, |(backend, _)| backend).count_tokens(call)
     }
 
     fn tokenize_piece(&self, text: String) -> Answer<Vec<u32>> {

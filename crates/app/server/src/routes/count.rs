@@ -18,12 +18,12 @@ pub(super) async fn count_tokens(State(app): State<App>, request: Request) -> Re
         let headers = generate::affecting(&parts.headers);
         let mut inbound = Inbound::read(Format::Messages, bytes, headers)?;
         let route = caller.route(&parts.headers, inbound.model.as_deref())?;
-        app.pipeline().model(inbound.model.as_deref())?;
         let mut origin = Origin::of("/v1/messages/count_tokens");
         origin.tenant = caller.name().to_owned().into();
         if let Some(route) = route {
             origin.route = route.name.clone().into();
         }
+        app.pipeline().model_on(inbound.model.as_deref(), &origin.route)?;
         // A message must say how long its answer may be, and a question about its prompt needn't.
         inbound.body.entry("max_tokens").or_insert_with(|| 1.into());
         let mut call = Call::request(inbound.into());

@@ -129,9 +129,10 @@ async fn answer(
     let pipeline = app.pipeline();
     let id = call.id;
     let Told { hide: hide_cached, explain } = told;
+    let route = call.origin.route.clone();
     let mut meter = Meter::begin(Arc::clone(&app.inner.metrics), Some(entry));
     let running = pipeline.start(call).await.inspect_err(|_| meter.failed())?;
-    let card = pipeline.model(inbound.model.as_deref())?;
+    let card = pipeline.model_on(inbound.model.as_deref(), &route)?;
     // The name that was asked for, be it another name of the model.
     let model = inbound.model.clone().unwrap_or_else(|| card.id.clone());
     let head = Head {
@@ -166,7 +167,11 @@ async fn answer(
         headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
     }
     let mut response = if inbound.stream {
-        stream(running, meter, Encoder::stream(head), explain)
+        let mut encoder = Encoder::stream(head);
+        if let Some(usage) = running.prompt_usage() {
+            encoder.prompt(usage);
+        }
+        stream(running, meter, encoder, explain)
     } else {
         whole(running, meter, Encoder::whole(head), explain).await?
     };

@@ -65,6 +65,40 @@ async fn a_message_and_its_stream() {
     ];
     assert_eq!(names, expected);
     assert!(!reply.body.contains("[DONE]"));
+    let begun = first(&reply.body)["message"]["usage"].clone();
+    assert_eq!(
+        begun,
+        json!({"input_tokens": 4, "cache_read_input_tokens": 96, "output_tokens": 0}),
+        "clients read the prompt's tokens where the message begins"
+    );
+    // Where hits are hidden, so they are here.
+    let hidden = ServerConfig { hide_cached_tokens: true, ..ServerConfig::default() };
+    let request = post(MESSAGES, &[], asked(MESSAGES, true));
+    let reply = send(app(&backend, hidden), request).await;
+    let begun = first(&reply.body)["message"]["usage"].clone();
+    assert_eq!(begun, json!({"input_tokens": 100, "output_tokens": 0}));
+}
+
+/// The data of a stream's first event.
+fn first(body: &str) -> Value {
+    let data = body.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    serde_json::from_str(data).unwrap()
+}
+
+/// A stored answer's tokens are known as well.
+#[tokio::test]
+async fn a_replayed_message_begins_with_its_tokens() {
+    let backend = Scripted::plays(whole_call());
+    let pipeline = Pipeline::new(Arc::clone(&backend) as Arc<dyn Backend>);
+    let pipeline = pipeline.cached(ExactCache::new(ExactConfig::default()));
+    let app = router(App::new(&ServerConfig::default(), pipeline));
+    for _ in 0..2 {
+        let reply = send(app.clone(), post(MESSAGES, &[], asked(MESSAGES, true))).await;
+        let usage = &first(&reply.body)["message"]["usage"];
+        let tokens = |name: &str| usage[name].as_u64().unwrap();
+        assert_eq!(tokens("input_tokens") + tokens("cache_read_input_tokens"), 100, "{usage}");
+    }
+    assert_eq!(backend.calls.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use tapri_pipeline::{Backend, Pipeline};
 use tapri_server::tenants::secret::ServerSecret;
-use tapri_upstream::{Fleet, FleetConfig, Several};
+use tapri_upstream::{Fleet, FleetConfig};
 use tokio::runtime::Handle;
 
 use super::isolation::{Isolated, Shares};
@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::config::sections::Isolation;
 use crate::embed;
 use crate::failure::Failure;
-use crate::load::{self, Loaded};
+use crate::load::{self, Beside, Loaded};
 
 /// Loads what answers. Blocks; to be called inside a runtime.
 pub(super) fn load(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> Result<Loaded> {
@@ -26,8 +26,8 @@ pub(super) fn load(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> 
     }
     let fleet = upstreams::fleet(config, secret)?;
     let encoder = embed::encoder(args.embed_model.as_ref())?;
-    let mut beside: Vec<Arc<dyn Backend>> = Vec::new();
-    beside.extend(encoder.map(|it| Arc::new(it) as Arc<dyn Backend>));
+    let mut beside = Beside::default();
+    beside.backends.extend(encoder.map(|it| Arc::new(it) as Arc<dyn Backend>));
     let engine = sections.engine.enabled.unwrap_or(fleet.is_none());
     let Some(fleet) = fleet else {
         if !engine {
@@ -38,17 +38,14 @@ pub(super) fn load(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> 
     let names: Vec<&str> =
         sections.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
     let name = names.join(", ");
+    beside.routes.clone_from(&fleet.routes);
     let fleet: Arc<dyn Backend> = Arc::new(start(fleet)?);
     if engine {
-        beside.push(fleet);
+        beside.backends.push(fleet);
         let loaded = load::load(&args.model, &args.engine, beside)?;
         return Ok(Loaded { name: format!("{}, {name}", loaded.name), ..loaded });
     }
-    let pipeline = match beside.is_empty() {
-        true => Pipeline::new(fleet),
-        false => Pipeline::new(Arc::new(Several::new(fleet, beside))),
-    };
-    Ok(Loaded { name, pipeline })
+    Ok(Loaded { name, pipeline: Pipeline::new(beside.behind(fleet)) })
 }
 
 fn start(mut config: FleetConfig) -> Result<Fleet> {

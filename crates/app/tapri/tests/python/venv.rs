@@ -1,12 +1,15 @@
 //! Python environments for tests that need one.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The Python of an environment with the pinned packages, made under `target` when it isn't there or is out of date.
 pub fn environment(name: &str, requirements: &Path) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Tests run side by side, and one alone may make it. The lock goes with the file.
+    let lock = File::create(root.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
     let python = root.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     let wanted = fs::read_to_string(requirements).unwrap();
     // Written last, so that an environment that was half made is made again.

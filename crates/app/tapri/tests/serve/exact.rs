@@ -217,3 +217,56 @@ fn the_command_line_erases_under_a_running_server() {
         !status(&parse(&reply, &count(1, false)).0).contains("tapri-exact; hit")
     });
 }
+
+/// `tapri cache` on the operator's paths of a server: what it holds, and an erasure that reaches the KV blocks as well.
+#[test]
+fn the_command_line_asks_and_erases_through_a_running_server() {
+    const ADMIN: &str = "tapri_admin_admin_admin_admin";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("admin"), ADMIN).unwrap();
+    let config = folder.path().join("tapri.toml");
+    std::fs::write(&config, "[admin]\nkey = \"file:admin\"\n").unwrap();
+    let server = Server::start(&[&ON[..], &["--config", config.to_str().unwrap()]].concat());
+    let url = format!("http://{}", server.address());
+    let run = |key: &str, args: &[&str]| {
+        let output = tapri(&[&["cache"], args, &["--server", &url]].concat())
+            .env("TAPRI_ADMIN_KEY", key)
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let text = "A lease is a contract by which one party conveys property to another. ".repeat(6);
+    let question = json!({"prompt": format!("{text} 1, 2, 3, 4, 5, 6, 7,"), "max_tokens": 40, "temperature": 0,
+                          "stop": ["12"]});
+    ask(&server, &question);
+    wait_until("it is kept", || status(&ask(&server, &question).0).contains("tapri-exact; hit"));
+    let (code, said, _) = run(ADMIN, &["stats"]);
+    assert!(code == Some(0) && said.contains("1 answer") && said.contains("hits"), "{said}");
+    let (_, said, _) = run(ADMIN, &["stats", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&said["exact"]["stored"], &said["exact"]["memory"]["entries"]),
+        (&json!(1), &json!(1))
+    );
+    let (code, said, error) = run("tapri_wrong_wrong_wrong_wrong", &["stats"]);
+    assert!(code == Some(1) && said.is_empty(), "{code:?} {said}");
+    assert!(error.contains("401") && error.contains("TAPRI_ADMIN_KEY"), "{error}");
+    let (_, said, _) = run(ADMIN, &["purge", "--tenant", "nobody"]);
+    assert!(said.starts_with("0 answers erased\n"), "{said}");
+    assert!(status(&ask(&server, &question).0).contains("tapri-exact; hit"), "others' are left");
+    let (code, said, _) = run(ADMIN, &["purge", "--tenant", "default", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &said["answers"]), (Some(0), &json!(1)));
+    assert!(said["kv_blocks"].as_u64().is_some_and(|blocks| blocks >= 5), "{said}");
+    let (head, _) = ask(&server, &question);
+    let after = status(&head);
+    assert!(after.contains("tapri-exact; fwd=miss") && !after.contains("fwd=partial"), "{after}");
+    // Where nobody listens, it says where.
+    let output = tapri(&["cache", "stats", "--server", "http://127.0.0.1:1"]).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(1) && error.contains("http://127.0.0.1:1/admin/cache"),
+        "{error}"
+    );
+}

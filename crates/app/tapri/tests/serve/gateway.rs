@@ -161,3 +161,65 @@ upstreams = ["two"]
     );
     assert_eq!(scene.fakes[1].came(), 3);
 }
+
+/// The engine and an upstream serve one name: a route's own upstreams decide, also where no model is named. What the engine
+/// keeps can be erased, and what the upstream did is counted, though there are two.
+#[test]
+fn a_route_decides_between_the_engine_and_an_upstream_of_the_same_model() {
+    const NAME: &str = "SmolLM2-135M-Instruct.Q4_1";
+    let scene = Scene::new(1);
+    fs::write(scene.folder.path().join("admin"), "tapri_admin_admin_admin_admin").unwrap();
+    let server = scene.serve(&format!(
+        r#"
+[engine]
+enabled = true
+[admin]
+key = "file:admin"
+[[upstream]]
+name = "out"
+url = "URL0"
+models = ["{NAME}"]
+[[route]]
+name = "out"
+upstreams = ["out"]
+[[route]]
+name = "in"
+upstreams = ["embedded"]
+[[route]]
+name = "any"
+"#
+    ));
+    let text = "A lease is a contract by which one party conveys property to another. ".repeat(6);
+    let ask = |route: &str, model: Option<&str>| {
+        let headers = format!("authorization: Bearer {RED}\r\nx-tapri-route: {route}\r\n");
+        let messages = json!([{"role": "user", "content": text}]);
+        let mut body = json!({"messages": messages, "max_tokens": 2, "temperature": 0});
+        if let Some(model) = model {
+            body["model"] = model.into();
+        }
+        let before = scene.fakes[0].came();
+        let answer = read(post_with(&server, CHAT, &headers, &body));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{route}: {answer}");
+        (scene.fakes[0].came() > before, answer)
+    };
+    for (route, model, elsewhere) in [
+        ("out", Some(NAME), true),
+        ("in", Some(NAME), false),
+        ("any", Some(NAME), false),
+        ("out", None, true),
+        ("in", None, false),
+    ] {
+        assert_eq!(ask(route, model).0, elsewhere, "{route} {model:?}");
+    }
+    let metrics = crate::get(&server, "/metrics");
+    assert!(metrics.contains("upstream=\"out\""), "{metrics}");
+    let warm = ask("in", None).1;
+    assert!(warm.contains("fwd=partial"), "{warm}");
+    let purge = json!({"tenant": "red"});
+    let (status, _, erased) =
+        call(&server, "tapri_admin_admin_admin_admin", "/admin/cache/purge", &purge);
+    let erased: serde_json::Value = serde_json::from_str(&erased).unwrap();
+    assert!(status == 200 && erased["kv_blocks"].as_u64().is_some_and(|n| n > 0), "{erased}");
+    let cold = ask("in", None).1;
+    assert!(!cold.contains("fwd=partial"), "{cold}");
+}

@@ -19,7 +19,9 @@ mod ledger;
 mod process;
 mod sdk;
 mod semantic;
+mod stopping;
 mod tenants;
+mod upstream;
 #[path = "../python/venv.rs"]
 mod venv;
 
@@ -79,13 +81,6 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 fn story(tokens: usize) -> Value {
     json!({"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": tokens, "temperature": 0,
            "ignore_eos": true, "stream": true})
-}
-
-#[test]
-fn the_official_sdks_and_an_agent_framework_work_unchanged() {
-    let encoder = tapri_registry::test_model("all-minilm-l6-v2");
-    let server = Server::start(&["--embed-model", encoder.to_str().unwrap()]);
-    sdk::run(&server);
 }
 
 #[test]

@@ -35,6 +35,10 @@ impl Writer {
         self.begun
     }
 
+    pub(super) fn prompt(&mut self, usage: Usage) {
+        self.prompt = usage;
+    }
+
     pub(super) fn add(&mut self, event: &CallEvent) {
         self.see(event);
         self.answer.event(event);

@@ -38,9 +38,11 @@ pub(super) async fn count(inner: Arc<Inner>, call: Call) -> Result<usize, ApiErr
     ];
     let body = splice(&inbound.bytes, &edits).unwrap_or_default().into();
     let options = decode::Options::default();
-    let outgoing = Outgoing { format: Format::Messages, body, options, dropped: Vec::new() };
+    let outgoing =
+        Outgoing { format: Format::Messages, body, options, dropped: Vec::new(), marked: None };
     let key = key(&endpoint.upstream, &call)?;
-    let sent = endpoint.send(PATH, &outgoing, key, &inbound.headers).await;
+    let now = tokio::time::Instant::now();
+    let sent = endpoint.send(PATH, &outgoing, key, &inbound.headers, now).await;
     let response = sent.map_err(|trouble| trouble.error)?;
     let unread = || {
         ApiError::new(ErrorKind::Upstream, "The upstream's count can't be understood")

@@ -105,15 +105,22 @@ async fn run(
         let key = key(&endpoint.upstream, call)?;
         let outgoing =
             outgoing(call, &inbound, &endpoint.upstream, served, &card.id, &prefix, &help)?;
-        let expected = expected(endpoint, rule, &prefix, &chosen);
+        // Where markers say what is stored, nothing behind the last one is, and nothing at all without one.
+        let stored = match rule {
+            Some(rule) if rule.help == Help::CacheControl => outgoing.marked.unwrap_or(0),
+            _ => usize::MAX,
+        };
+        let expected = expected(endpoint, rule, &prefix, &chosen, stored);
         let replica = chosen.target.endpoint as u32;
         // What is to leave nothing behind is not looked for later.
         if call.cache.may_store() {
-            inner.index().reads(&prefix.blocks, replica, now);
+            let stored = (stored / BLOCK).min(prefix.blocks.len());
+            inner.index().reads(&prefix.blocks[..stored], replica, now);
         }
         inner.work().reads(replica, prefix.blocks.len().saturating_sub(chosen.seen));
         let running = Running::begin(endpoint);
-        let sent = endpoint.send(outgoing.format.path(), &outgoing, key, &inbound.headers).await;
+        let path = outgoing.format.path();
+        let sent = endpoint.send(path, &outgoing, key, &inbound.headers, submitted).await;
         match sent {
             Ok(response) => {
                 let begun = Begun {
@@ -232,14 +239,10 @@ fn expected(
     rule: Option<&Rule>,
     prefix: &Prefix,
     chosen: &Chosen,
+    stored: usize,
 ) -> Expected {
     let seen = chosen.seen * BLOCK;
-    let readable = match rule {
-        // Without a marker nothing is read; nothing behind the last one is.
-        Some(rule) if rule.help == Help::CacheControl => seen.min(prefix.marked.unwrap_or(0)),
-        _ => seen,
-    };
-    let tokens = endpoint.calibrator.tokens(readable);
+    let tokens = endpoint.calibrator.tokens(seen.min(stored));
     let tokens = rule.map_or(tokens / 16 * 16, |rule| rule.readable(tokens));
     Expected { bytes: prefix.bytes, seen, best: chosen.best * BLOCK, tokens }
 }

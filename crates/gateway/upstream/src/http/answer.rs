@@ -131,6 +131,12 @@ impl Events {
             }
         };
         match read {
+            Err(_) if deadline < between => {
+                let total = timeouts.total.unwrap_or_default().as_secs_f64();
+                let message =
+                    format!("The upstream {} did not end its answer within {total} s", self.name());
+                self.fail(ApiError::new(ErrorKind::Timeout, message).code("upstream_timeout"));
+            }
             Err(_) => {
                 let waited = self.last.elapsed().as_secs_f64();
                 let message =

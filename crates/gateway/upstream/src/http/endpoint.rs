@@ -189,20 +189,25 @@ impl Endpoint {
         headers
     }
 
-    /// Sends a request and waits for the headers of its answer.
+    /// Sends a request of a call that was submitted then, and waits for the headers of its answer.
     pub(crate) async fn send(
         &self,
         path: &str,
         outgoing: &Outgoing,
         key: Option<&Secret>,
         own: &[(String, String)],
+        submitted: tokio::time::Instant,
     ) -> Result<Response, Trouble> {
         let mut headers = self.headers(key, own);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         let request = self.client.post(self.url(path)).headers(headers).body(outgoing.body.clone());
-        let limit = self.upstream.timeouts.first_byte;
-        let response = match tokio::time::timeout(limit, request.send()).await {
+        let timeouts = &self.upstream.timeouts;
+        let first_byte = (tokio::time::Instant::now() + timeouts.first_byte, timeouts.first_byte);
+        // Tries before this one, and the waits between, count in the total.
+        let total = timeouts.total.map(|total| (submitted + total, total));
+        let (deadline, limit) = total.map_or(first_byte, |total| total.min(first_byte));
+        let response = match tokio::time::timeout_at(deadline, request.send()).await {
             Err(_) => return Err(Trouble::too_slow(&self.upstream.name, limit)),
             Ok(Err(error)) => {
                 // The address without its path: nothing of a prompt is in it.

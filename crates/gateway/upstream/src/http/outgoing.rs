@@ -14,7 +14,7 @@ use crate::prefix::key::{KeyRule, Keys};
 use crate::prefix::markers::{Reuse, inject};
 use crate::prefix::rules::{Help, Rule};
 use crate::prefix::salt;
-use crate::prefix::walk::Prefix;
+use crate::prefix::walk::{self, Prefix};
 
 /// A request as it is sent.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub(crate) struct Outgoing {
     pub(crate) options: decode::Options,
     /// What the upstream's API has no words for, and affects no answer.
     pub(crate) dropped: Vec<Dropped>,
+    /// Bytes of text up to the last `cache_control` marker of what is sent: the caller's own, or one that was put in.
+    pub(crate) marked: Option<usize>,
 }
 
 /// What helps with a body.
@@ -120,6 +122,7 @@ pub(crate) fn outgoing(
     }
     salt_edit(call, body, upstream, &mut edits);
     let client_usage = usage_edit(inbound, body, format, upstream, &mut edits);
+    let mut marked = prefix.marked;
     // A call that is to leave nothing behind gets no help in being kept.
     if upstream.kind == Kind::Hosted
         && call.cache.may_store()
@@ -131,6 +134,13 @@ pub(crate) fn outgoing(
         {
             let scope = &call.scope.0;
             let changed = inject(body, plan, rule, help.reuse, scope, help.tokens, help.now);
+            if !changed.is_empty() {
+                let mut sent = body.clone();
+                sent.extend(
+                    changed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())),
+                );
+                marked = walk::marked(format, &sent);
+            }
             edits.extend(changed.into_iter().map(|(field, value)| Edit::set(field, value)));
         }
     }
@@ -145,7 +155,7 @@ pub(crate) fn outgoing(
     let choices = body.get("n").and_then(Value::as_u64).unwrap_or(1);
     let options =
         decode::Options { choices: usize::try_from(choices).unwrap_or(1).max(1), client_usage };
-    Ok(Outgoing { format, body: bytes, options, dropped })
+    Ok(Outgoing { format, body: bytes, options, dropped, marked })
 }
 
 /// The name that an upstream has for a model.

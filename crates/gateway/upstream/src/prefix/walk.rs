@@ -7,7 +7,7 @@
 //! it, tools and system prompt and salt, is at the very start of a prompt.)
 
 use serde_json::{Map, Value};
-use tapri_api::{Call, Format, Inbound, Prompt};
+use tapri_api::{Call, Format, Prompt};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes of a block: about 128 tokens, OpenAI's step.
@@ -48,7 +48,7 @@ impl Prefix {
         // What comes before is not text of the prompt.
         walk.begin();
         match &call.prompt {
-            Prompt::Request(inbound) => walk.request(inbound),
+            Prompt::Request(inbound) => walk.request(inbound.format, &inbound.body),
             Prompt::Chat(messages) => {
                 walk.end_head();
                 for message in messages {
@@ -62,6 +62,13 @@ impl Prefix {
         }
         walk.end()
     }
+}
+
+/// Bytes of text up to the last marker of a body, counted as [`Prefix::marked`] counts them.
+pub fn marked(format: Format, body: &Map<String, Value>) -> Option<usize> {
+    let mut walk = Walk::new(0);
+    walk.request(format, body);
+    walk.marked
 }
 
 struct Walk {
@@ -121,15 +128,14 @@ impl Walk {
         self.open += bytes.len();
     }
 
-    fn request(&mut self, inbound: &Inbound) {
-        let body = &inbound.body;
+    fn request(&mut self, format: Format, body: &Map<String, Value>) {
         self.list(body.get("tools"));
         for schema in ["response_format", "text", "output_config"] {
             if let Some(schema) = body.get(schema) {
                 self.value(schema);
             }
         }
-        match inbound.format {
+        match format {
             Format::Chat => {
                 self.end_head();
                 self.messages(body.get("messages"));
@@ -349,6 +355,9 @@ mod tests {
         let (plain, marked) = (body(false), body(true));
         assert_eq!(plain.blocks, marked.blocks);
         assert_eq!((plain.marked, marked.marked), (None, Some(3001)));
+        let body =
+            json!({"system": [{"type": "text", "text": "x".repeat(3000), "cache_control": {}}]});
+        assert_eq!(super::marked(Format::Messages, body.as_object().unwrap()), Some(3001));
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! Upstreams that fail: before an answer, in it, and after the client left.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tapri_api::Format;
 use tapri_fake_upstream::{Ending, Script};
@@ -245,3 +245,64 @@ async fn health_that_is_asked_for_keeps_calls_away_from_a_dead_replica() {
     tokio::task::spawn_blocking(move || stopping.shutdown(Duration::from_secs(5))).await.unwrap();
     two.stop().await;
 }
+
+/// A port that accepts no connection: its queue is full, and nobody empties it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_connection_that_is_never_accepted_is_given_up_in_time() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, SHORT) {
+        waiting.push(stream);
+        assert!(waiting.len() < 64, "the queue takes no more than a few");
+    }
+    let mut up = upstream("deaf", &format!("http://{address}"), Api::OpenAi);
+    up.timeouts.connect = SHORT;
+    up.retry.most = 1;
+    let fleet = fleet(vec![up]);
+    let start = Instant::now();
+    let error = ask(&fleet, call(Format::Chat, chat("Hi"))).await.unwrap_err();
+    assert_eq!((error.status(), error.code.as_deref()), (502, Some("upstream_unreachable")));
+    assert!(error.message.contains("did not accept the connection in time"), "{error}");
+    assert!(start.elapsed() >= SHORT * 2, "both tries had their time");
+    assert_eq!((fleet.upstreams()[0].retries, fleet.upstreams()[0].failed), (1, 2));
+}
+
+/// The total holds in the middle of an answer that goes on and on, and before the first byte.
+#[tokio::test]
+async fn an_answer_has_a_total_time() {
+    let fake = fake(Script::default()).await;
+    for (script, streams) in [
+        (Script { words: Some(100_000), chunk_delay_ms: 5, ..Script::default() }, true),
+        (Script { delay_ms: 60_000, ..Script::default() }, false),
+    ] {
+        let mut up = upstream("slow", &fake.url(), Api::OpenAi);
+        up.timeouts.total = Some(SHORT);
+        let fleet = fleet(vec![up]);
+        fake.push(script);
+        let before = fake.came();
+        let body = if streams { streamed(chat("Hi")) } else { chat("Hi") };
+        let start = Instant::now();
+        let error = match ask(&fleet, call(Format::Chat, body)).await {
+            Ok(answer) => {
+                assert!(streams, "{answer:?}");
+                answer.end.unwrap_err()
+            }
+            Err(error) => error,
+        };
+        assert!(start.elapsed() >= SHORT);
+        assert_eq!((error.status(), error.code.as_deref()), (504, Some("upstream_timeout")));
+        assert!(error.message.ends_with("within 0.3 s"), "{error}");
+        assert_eq!(fake.came() - before, 1, "it may be computing: it is not asked again");
+        wait_until("the upstream to learn of it", || {
+            fake.last().unwrap().ending == Ending::ClientGone
+        })
+        .await;
+    }
+    fake.stop().await;
+}
+
+const SHORT: Duration = Duration::from_millis(300);

@@ -144,6 +144,10 @@ async fn anthropic_gets_cache_control_where_a_route_asks() {
         assert_eq!(marked, model == "claude-sonnet-5", "only where it is asked for");
         assert!(sent["system"].is_string(), "too short for a marker of its own");
     }
+    // What is read is predicted by the markers that were sent: the second call's, and nothing of the model without.
+    let sums = fleet.upstreams().remove(0).calibration;
+    assert!(sums.realised > 4900 && sums.predicted.abs_diff(sums.realised) < 300, "{sums:?}");
+    assert_eq!((sums.told, sums.surprises), (4, 0));
     fake.stop().await;
 }
 
