@@ -2,7 +2,11 @@
 //! and single-flight share within a tenant and never between two, and which upstreams a route may take.
 
 use std::fs;
+<<<<<<< HEAD
 use std::path::PathBuf;
+=======
+use std::io::Write;
+>>>>>>> c14de46 (serve: a test of routes between the engine and an upstream)
 
 use serde_json::json;
 use tapri_fake_upstream::{Fake, FakeConfig, Script};
@@ -211,7 +215,10 @@ name = "any"
     ] {
         assert_eq!(ask(route, model).0, elsewhere, "{route} {model:?}");
     }
-    let metrics = crate::get(&server, "/metrics");
+    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+    let key = "x-api-key: tapri_admin_admin_admin_admin";
+    write!(stream, "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{key}\r\n\r\n").unwrap();
+    let metrics = read(stream);
     assert!(metrics.contains("upstream=\"out\""), "{metrics}");
     let warm = ask("in", None).1;
     assert!(warm.contains("fwd=partial"), "{warm}");
