@@ -2,11 +2,8 @@
 //! and single-flight share within a tenant and never between two, and which upstreams a route may take.
 
 use std::fs;
-<<<<<<< HEAD
-use std::path::PathBuf;
-=======
 use std::io::Write;
->>>>>>> c14de46 (serve: a test of routes between the engine and an upstream)
+use std::path::PathBuf;
 
 use serde_json::json;
 use tapri_fake_upstream::{Fake, FakeConfig, Script};
