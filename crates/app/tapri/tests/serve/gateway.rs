@@ -214,7 +214,8 @@ name = "any"
     }
     let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
     let key = "x-api-key: tapri_admin_admin_admin_admin";
-    write!(stream, "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{key}\r\n\r\n").unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{key}\r\n\r\n")
+        .unwrap();
     let metrics = read(stream);
     assert!(metrics.contains("upstream=\"out\""), "{metrics}");
     let warm = ask("in", None).1;
