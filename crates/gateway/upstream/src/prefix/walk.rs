@@ -284,7 +284,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
-    use tapri_api::TenantScope;
+    use tapri_api::{Inbound, TenantScope};
 
     pub(crate) fn call(format: Format, body: Value) -> Call {
         let inbound = Inbound::read(format, body.to_string().into(), Vec::new()).unwrap();
