@@ -19,7 +19,7 @@ REPOSITORY = pathlib.Path(os.environ["TAPRI_REPOSITORY"])
 SCREENSHOTS = REPOSITORY / "docs" / "screenshots" if os.environ.get("TAPRI_SCREENSHOTS") else None
 
 #: The machine may be busy: what is waited for is waited for long, and comes at once where it is not.
-PATIENCE = 60_000
+PATIENCE = 1000 * int(os.environ.get("TAPRI_TEST_PATIENCE", "60"))
 expect.set_options(timeout=PATIENCE)
 
 #: The sizes and schemes that every page is looked at in.
@@ -144,7 +144,10 @@ def look_at(browser):
             assert not bad, f"{name} in {label}: {bad}"
             if SCREENSHOTS:
                 SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-                page.screenshot(path=SCREENSHOTS / f"{name}-{label}.png", full_page=True)
+                # A window as high as the page, so that what sticks to its edge is where a person sees it.
+                height = page.evaluate("document.documentElement.scrollHeight")
+                page.set_viewport_size({"width": settings["viewport"]["width"], "height": height})
+                page.screenshot(path=SCREENSHOTS / f"{name}-{label}.png")
             context.close()
 
     return look

@@ -4,7 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{normal, pdf};
+use crate::{docx, normal, pdf};
+
+/// Kinds of files that aren't read, as their errors name them.
+pub(crate) const KINDS: [&str; 3] = [
+    "a ZIP archive or another office document",
+    "a Word document of before 2007 (DOC)",
+    "a picture",
+];
 
 /// A document's text, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +27,8 @@ pub struct Document {
 pub enum Format {
     /// PDF, page by page.
     Pdf,
+    /// Word's format since 2007.
+    Docx,
     /// Markdown, as it is written.
     Markdown,
     /// Plain text.
@@ -31,9 +40,17 @@ impl Format {
     pub fn as_str(self) -> &'static str {
         match self {
             Format::Pdf => "pdf",
+            Format::Docx => "docx",
             Format::Markdown => "markdown",
             Format::Text => "text",
         }
+    }
+
+    /// By its name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        [Format::Pdf, Format::Docx, Format::Markdown, Format::Text]
+            .into_iter()
+            .find(|format| format.as_str() == name)
     }
 }
 
@@ -99,6 +116,28 @@ pub enum DocumentError {
         /// What the parser said.
         detail: String,
     },
+    /// A Word document that can't be parsed.
+    #[error("{name} is a broken Word document: {detail}")]
+    BrokenDocx {
+        /// The document.
+        name: String,
+        /// What the parser said.
+        detail: String,
+    },
+    /// An archive that unpacks to far more than it should.
+    #[error("{name} unpacks to far more than a document holds, so it was not opened")]
+    Bomb {
+        /// The document.
+        name: String,
+    },
+    /// A file that took more memory or time than its reader may have.
+    #[error(
+        "{name} took more memory or time than reading a document should, so its reader was ended"
+    )]
+    Costly {
+        /// The document.
+        name: String,
+    },
     /// A page that can't be read; the document would be incomplete without it.
     #[error("page {page} of {name} could not be read: {detail}")]
     BrokenPage {
@@ -109,6 +148,12 @@ pub enum DocumentError {
         /// What the parser said.
         detail: String,
     },
+}
+
+/// PNG, JPEG, TIFF: what scanners write.
+fn is_picture(bytes: &[u8]) -> bool {
+    let starts: [&[u8]; 4] = [b"\x89PNG", b"\xff\xd8\xff", b"II*\0", b"MM\0*"];
+    starts.iter().any(|start| bytes.starts_with(start))
 }
 
 impl DocumentError {
@@ -122,10 +167,19 @@ impl DocumentError {
             DocumentError::BrokenPdf { .. } | DocumentError::BrokenPage { .. } => {
                 "a PDF reader may repair it: open it and print it to a new PDF, or save its text"
             }
+            DocumentError::BrokenDocx { .. } => {
+                "open it in a word processor and save it again, or save it as PDF"
+            }
+            DocumentError::Bomb { .. } | DocumentError::Costly { .. } => {
+                "if you trust it, open it in its own program and save it again, as PDF or text, or divide it"
+            }
             DocumentError::NotUtf8 { .. } => {
                 "convert it, for example: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT"
             }
-            DocumentError::Unsupported { .. } => "save it as PDF, Markdown or text",
+            DocumentError::Unsupported { kind: "a picture", .. } => {
+                "it needs OCR first: put it into a PDF, then for example: ocrmypdf IN OUT"
+            }
+            DocumentError::Unsupported { .. } => "save it as PDF, Word (DOCX), Markdown or text",
             DocumentError::Missing(_)
             | DocumentError::Folder(_)
             | DocumentError::Io { .. }
@@ -175,13 +229,21 @@ impl Document {
             }
             return Ok(Document { name, format: Format::Pdf, pages: Some(pages.len()), text });
         }
-        if bytes.starts_with(b"PK\x03\x04") {
-            let kind = if ends_in(&["docx"]) {
-                "a Word document"
-            } else {
-                "a ZIP archive or an office document"
-            };
-            return Err(DocumentError::Unsupported { name, kind });
+        if let Some(encrypted) = docx::compound(bytes) {
+            return Err(match encrypted {
+                true => DocumentError::Encrypted { name },
+                false => DocumentError::Unsupported { name, kind: KINDS[1] },
+            });
+        }
+        if bytes.starts_with(b"PK\x03\x04") || ends_in(&["docx"]) {
+            let text = normal::page(&docx::text(&name, bytes)?);
+            if text.chars().all(char::is_whitespace) {
+                return Err(DocumentError::Empty { name });
+            }
+            return Ok(Document { name, format: Format::Docx, pages: None, text });
+        }
+        if is_picture(bytes) {
+            return Err(DocumentError::Unsupported { name, kind: KINDS[2] });
         }
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let raw = match std::str::from_utf8(bytes) {
@@ -194,6 +256,21 @@ impl Document {
             return Err(DocumentError::Empty { name });
         }
         Ok(Document { name, format, pages: None, text })
+    }
+
+    /// From its parts, as they were read elsewhere.
+    pub(crate) fn of_parts(
+        name: String,
+        format: Format,
+        pages: Option<usize>,
+        text: String,
+    ) -> Self {
+        Document { name, format, pages, text }
+    }
+
+    /// Its text, and nothing else of it.
+    pub(crate) fn into_text(self) -> String {
+        self.text
     }
 
     /// Several files' texts as one document, in their order. One alone is its text and nothing else; of several, each

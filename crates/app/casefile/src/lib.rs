@@ -10,7 +10,8 @@
 //! - A session never drops or shortens the document; earlier turns go, the oldest first, in one large step.
 //! - A document that can't be read in full is an error: a missing page would be a wrong answer.
 //!
-//! Map: [`document`] files to text; `pdf` the guarded extraction; [`normal`] spaces and blank lines; [`layout`] the
+//! Map: [`document`] files to text; `pdf` and `docx` out of which formats; [`guard`] the same in a process
+//! of its own; [`judgments`] search over a folder of past judgments; [`normal`] spaces and blank lines; [`layout`] the
 //! order of a prompt; [`session`] questions, turns and the room they have; [`case`](mod@case) files, instructions and turns as they are
 //! kept; [`store`] keeping them; [`sections`](mod@sections) what to choose from where a file is too long.
 //!
@@ -33,6 +34,9 @@
 
 pub mod case;
 pub mod document;
+mod docx;
+pub mod guard;
+pub mod judgments;
 pub mod layout;
 pub mod normal;
 mod pdf;
@@ -45,6 +49,8 @@ pub use case::{
     SearchFigures, TurnState,
 };
 pub use document::{Document, DocumentError, Format};
+pub use guard::Guard;
+pub use judgments::{Found, Judgments, JudgmentsError};
 pub use layout::{Layout, Parts, Turn, pages};
 pub use pdf::EXTRACTION_THREAD;
 pub use sections::{Sections, SectionsError};

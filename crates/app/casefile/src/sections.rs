@@ -13,12 +13,16 @@ pub fn sections(text: &str) -> Vec<&str> {
     if text.contains('\u{c}') {
         return text.split('\u{c}').collect();
     }
+    pieces(text, PAGE)
+}
+
+/// A text in pieces of at most so many bytes, divided at paragraphs, else at lines, else at words.
+pub(crate) fn pieces(text: &str, most: usize) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
-    while rest.len() > PAGE {
-        let end = rest.floor_char_boundary(PAGE);
+    while rest.len() > most {
+        let end = rest.floor_char_boundary(most);
         let head = &rest[..end];
-        // At a paragraph's end, else at a line's, else at a word's, else in the middle of one.
         let at = head
             .rfind("\n\n")
             .map(|at| at + 2)
@@ -48,6 +52,9 @@ pub fn join(text: &str, chosen: &Sections) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sections(Vec<(u32, u32)>);
 
+/// What stands for none of them.
+const NONE: &str = "none";
+
 /// Why a text names no sections.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -69,6 +76,11 @@ impl Sections {
         Sections(vec![(1, count.max(1))])
     }
 
+    /// None of them: the file stays in the case, and the model doesn't read it.
+    pub fn none() -> Self {
+        Sections(Vec::new())
+    }
+
     /// Whether a number is among them.
     pub fn has(&self, n: u32) -> bool {
         self.0.iter().any(|(from, to)| (*from..=*to).contains(&n))
@@ -84,6 +96,9 @@ impl FromStr for Sections {
     type Err = SectionsError;
 
     fn from_str(text: &str) -> Result<Self, SectionsError> {
+        if text.trim() == NONE {
+            return Ok(Sections::none());
+        }
         let mut ranges = Vec::new();
         for part in text.split([',', ';']).map(str::trim).filter(|part| !part.is_empty()) {
             let wrong = || SectionsError::Part(part.chars().take(40).collect());
@@ -115,6 +130,9 @@ impl FromStr for Sections {
 
 impl fmt::Display for Sections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(NONE);
+        }
         for (i, (from, to)) in self.0.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
             if from == to {
@@ -144,6 +162,7 @@ mod tests {
     fn what_people_write() {
         let read = |text: &str| text.parse::<Sections>().map(|it| it.to_string());
         assert_eq!(read(" 3, 1-2 ; 9 – 12,10").unwrap(), "1-3, 9-12");
+        assert_eq!(read("none").unwrap(), "none");
         assert_eq!(read(" , "), Err(SectionsError::Empty));
         assert_eq!(read("0"), Err(SectionsError::Part("0".into())));
         assert_eq!(read("four"), Err(SectionsError::Part("four".into())));

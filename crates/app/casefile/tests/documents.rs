@@ -244,9 +244,18 @@ fn what_is_not_utf8() {
 }
 
 #[test]
-fn office_documents_are_named_as_such() {
-    let error = error("brief.docx", b"PK\x03\x04rest");
-    assert_eq!(error.to_string(), "brief.docx is a Word document, which is not read yet");
+fn what_is_no_document() {
+    let says = |name: &str, bytes: &[u8]| {
+        let error = error(name, bytes);
+        assert!(error.hint().is_some(), "{error}");
+        error.to_string()
+    };
+    assert!(says("brief.docx", b"PK\x03\x04rest").starts_with("brief.docx is a broken Word"));
+    let compound = [0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1];
+    assert!(says("old.doc", &compound).contains("Word document of before 2007"));
+    let name: Vec<u8> = "EncryptedPackage".bytes().flat_map(|byte| [byte, 0]).collect();
+    assert!(says("locked.docx", &[&compound[..], &name].concat()).contains("needs a password"));
+    assert!(says("photo.txt", b"\x89PNG\r\n").contains("a picture"));
 }
 
 #[test]

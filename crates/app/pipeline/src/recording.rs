@@ -12,7 +12,7 @@ use tapri_api::{
     ReuseStop,
 };
 use tapri_ledger::{
-    CacheOutcome, CacheResult, CallRecord, Clock, Cost, Counts, Ending, Entry, Explain,
+    CacheOutcome, CacheResult, CallRecord, Clock, Cost, Counts, Ending, Entry, EraseError, Explain,
     Explanation, Money, SystemClock, TokenCounts, Writer,
 };
 use tapri_upstream::ModelCard;
@@ -95,6 +95,22 @@ impl Recorder {
     /// Writes what waits and closes the ledger; see [`Writer::close`].
     pub fn close(&self, limit: Duration) -> bool {
         self.writer().is_none_or(|writer| writer.close(limit))
+    }
+
+    /// Erases the texts of a tenant's conversation in the ledger; see [`Writer::erase_texts`]. Blocks.
+    ///
+    /// # Errors
+    /// Where they may still be there.
+    pub fn erase_texts(
+        &self,
+        tenant: &str,
+        conversation: &str,
+        limit: Duration,
+    ) -> Result<u64, EraseError> {
+        match self.writer() {
+            Some(writer) => writer.erase_texts(tenant, conversation, limit),
+            None => Ok(0),
+        }
     }
 
     fn writer(&self) -> Option<&Writer> {

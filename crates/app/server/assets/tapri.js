@@ -8,7 +8,7 @@
   const writers = {
     number: (value) => number.format(value),
     seconds: (value, element) => new Intl.NumberFormat(languages, {
-      style: "unit", unit: "second", unitDisplay: "short",
+      style: "unit", unit: "second", unitDisplay: "narrow",
       minimumFractionDigits: Number(element.dataset.digits), maximumFractionDigits: Number(element.dataset.digits),
     }).format(value),
     percent: (value) => new Intl.NumberFormat(languages, { style: "percent", maximumFractionDigits: 1 }).format(value),
@@ -92,7 +92,7 @@
       }
     });
     form.addEventListener("htmx:afterRequest", (event) => {
-      if (event.detail.successful) {
+      if (event.detail.xhr.status >= 200 && event.detail.xhr.status < 300) {
         box.value = "";
         form.querySelector("[role=alert]").replaceChildren();
       }

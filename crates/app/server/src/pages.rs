@@ -29,11 +29,18 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
-use tapri_casefile::Store;
+use tapri_casefile::{Document, DocumentError, Judgments, Store};
+use tokio::sync::Semaphore;
 
 use self::casefile::answers::Answers;
 use self::visitor::SignIns;
 use crate::routes::App;
+
+/// Reads a file's bytes, by its name.
+pub type Reader = Arc<dyn Fn(&str, &[u8]) -> Result<Document, DocumentError> + Send + Sync>;
+
+/// Files that are read at once: each may take a core and a gigabyte.
+const READERS: usize = 2;
 
 /// Settings of the pages.
 #[derive(Clone)]
@@ -43,6 +50,10 @@ pub struct PagesConfig {
     /// What the tokens against forged requests are made from: kept, so that a page that was open when the server was
     /// started again still works.
     pub secret: String,
+    /// Reads a file's bytes by its name: in a process of its own, for files come from anywhere. Blocks.
+    pub reader: Reader,
+    /// Past judgments that models may search.
+    pub judgments: Option<Arc<Judgments>>,
     /// The most bytes of an upload, all its files together.
     pub upload_limit: usize,
     /// The most tokens of an answer.
@@ -64,6 +75,7 @@ pub(crate) struct Pages {
     pub(crate) host: String,
     pub(crate) sign_ins: SignIns,
     pub(crate) answers: Arc<Answers>,
+    pub(crate) readers: Arc<Semaphore>,
 }
 
 impl Pages {
@@ -73,6 +85,7 @@ impl Pages {
             config,
             host: host.to_owned(),
             answers: Arc::default(),
+            readers: Arc::new(Semaphore::new(READERS)),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::ledger::LedgerArgs;
 use crate::lint::LintArgs;
 use crate::prices::PricesArgs;
 use crate::quantity;
+use crate::read::ReadArgs;
 use crate::report::ReportArgs;
 use crate::semantic::SemanticArgs;
 use crate::serve::alert::AlertArgs;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     Prices(PricesArgs),
     /// Bring a model to this machine, or list what is there
     Pull(PullArgs),
+    /// Read one document from stdin, in a process that is limited: for 'tapri serve' alone
+    #[command(hide = true)]
+    ReadDocument(ReadArgs),
     /// Say whether the cache worked, from a log: by day, tenant, route and model
     Report(ReportArgs),
     /// Try, explain and label the semantic cache: may this answer be given to that question?

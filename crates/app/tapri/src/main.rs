@@ -28,6 +28,7 @@ mod prices;
 mod progress;
 mod pull;
 mod quantity;
+mod read;
 mod report;
 mod semantic;
 mod serve;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Lint(args) => lint::run(&args),
         Command::Prices(args) => prices::run(&args),
         Command::Pull(args) => pull::run(&args),
+        Command::ReadDocument(args) => read::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Semantic(args) => semantic::run(&args),
         Command::Serve(args) => serve::run(&args),

@@ -67,4 +67,4 @@ pub use record::{
 pub use secret::{Secret, SecretError};
 pub use store::OpenError;
 pub use tapri_api::PartKind;
-pub use writer::{Counts, Entry, Explain, Writer, WriterConfig};
+pub use writer::{Counts, Entry, EraseError, Explain, Writer, WriterConfig};

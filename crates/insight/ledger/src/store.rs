@@ -278,6 +278,19 @@ impl Store {
         transaction.commit()
     }
 
+    /// Takes the texts of a conversation out of the file and of its log: `secure_delete` overwrites them where they were.
+    pub(crate) fn erase_texts(&self, tenant: &str, conversation: &str) -> rusqlite::Result<u64> {
+        let changed = self.connection.execute(
+            "UPDATE calls SET text = NULL,
+                explanation = json_set(explanation, '$.new', json('null'), '$.old', json('null'))
+             WHERE tenant = ?1 AND conversation = ?2",
+            (tenant, conversation),
+        )?;
+        // The log holds pages as they were before.
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(changed as u64)
+    }
+
     /// Closes it without folding its log back in.
     pub(crate) fn abandon(self) {
         // What fails here fails again at the next opening.

@@ -95,6 +95,18 @@ impl Entry {
     }
 }
 
+/// Why texts could not be erased.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EraseError {
+    /// The ledger's thread did not answer in time.
+    #[error("the ledger did not answer in time")]
+    Unanswered,
+    /// The database refused.
+    #[error("the ledger could not be changed: {0}")]
+    Refused(String),
+}
+
 /// What became of records since the writer was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -119,6 +131,8 @@ enum Message {
     Entry(Box<Entry>),
     /// Everything that came before is to be written.
     Flush(Sender<()>),
+    /// The texts of a tenant's conversation are to be erased.
+    Erase(String, String, Sender<Result<u64, String>>),
     Close(Sender<()>),
 }
 
@@ -234,6 +248,26 @@ impl Writer {
     /// `limit`.
     pub fn flush(&self, limit: Duration) -> bool {
         self.wait(Message::Flush, limit)
+    }
+
+    /// Erases the texts of a tenant's conversation: prompts where they are kept, and values that explanations quote.
+    /// Counts and fingerprints stay. Gives how many records it concerned. Blocks, at most as long as `limit`.
+    ///
+    /// # Errors
+    /// Where the database could not be changed in time; the texts may still be there.
+    pub fn erase_texts(
+        &self,
+        tenant: &str,
+        conversation: &str,
+        limit: Duration,
+    ) -> Result<u64, EraseError> {
+        let end = Instant::now() + limit;
+        let (reply, replied) = flume::bounded(1);
+        let message = Message::Erase(tenant.to_owned(), conversation.to_owned(), reply);
+        let sender = self.inner.sender.as_ref().ok_or(EraseError::Unanswered)?;
+        sender.send_deadline(message, end).map_err(|_| EraseError::Unanswered)?;
+        let answer = replied.recv_deadline(end).map_err(|_| EraseError::Unanswered)?;
+        answer.map_err(EraseError::Refused)
     }
 
     /// Writes what waits and closes the database; records that come later are dropped. `false` if it was not done
@@ -352,6 +386,11 @@ impl Thread {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(());
                 }
+                Ok(Message::Erase(tenant, conversation, reply)) => {
+                    // What came before is in the database first, so that it is erased too.
+                    self.write();
+                    let _ = reply.send(self.erase(&tenant, &conversation));
+                }
                 Ok(Message::Close(reply)) => {
                     self.end();
                     let _ = reply.send(());
@@ -401,6 +440,18 @@ impl Thread {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         self.trouble.behind(self.clock.now(), dropped);
         self.prune();
+    }
+
+    fn erase(&mut self, tenant: &str, conversation: &str) -> Result<u64, String> {
+        if !self.pending.is_empty() {
+            return Err("records of it wait to be written".to_owned());
+        }
+        match &self.store {
+            Some(store) => {
+                store.erase_texts(tenant, conversation).map_err(|error| error.to_string())
+            }
+            None => Err("it can't be opened".to_owned()),
+        }
     }
 
     fn written(&mut self) {

@@ -3,16 +3,24 @@
 //! A question runs on its own, apart from the browser that asked it: two windows on one case see the same answer grow,
 //! and one that is closed loses nothing.
 //!
-//! Map: [`answers`] questions that run, and who watches them; `asking` one question's way; `upload` files in; `events`
+//! Map: [`answers`] questions that run, and who watches them; `asking` one question's way; `searching` the tool that models may
+//! call for it; `upload` files in; `settings` instructions and pages chosen; `fit` what of the files fits; `export` a case to take
+//! along; `events`
 //! what a page is told while it is open; `view` what is shown.
 
 pub(crate) mod answers;
 mod asking;
 mod events;
+mod export;
+mod fit;
+mod searching;
+mod settings;
 mod upload;
 mod view;
 
 pub(crate) use asking::Records;
+
+use std::time::Duration;
 
 use axum::Extension;
 use axum::Form;
@@ -36,6 +44,9 @@ use crate::tenants::caller::Caller;
 /// The route that records name for questions of this page, where no configured route takes them.
 const ROUTE: &str = "casefile";
 
+/// How long the ledger may take to let texts go.
+const LEDGER_LIMIT: Duration = Duration::from_secs(10);
+
 /// The longest question, in characters: some pages of text.
 const LONGEST_QUESTION: usize = 20_000;
 
@@ -46,6 +57,11 @@ pub(super) fn routes() -> Router<App> {
         .route("/casefile/{case}", get(case).delete(delete_case))
         .route("/casefile/{case}/files", post(upload::add).layer(DefaultBodyLimit::disable()))
         .route("/casefile/{case}/files/{file}", axum::routing::delete(delete_file))
+        .route("/casefile/{case}/files/{file}/chosen", post(settings::choose))
+        .route("/casefile/{case}/cut", post(settings::cut))
+        .route("/casefile/{case}/instructions", post(settings::instruct))
+        .route("/casefile/{case}/export.md", get(export::markdown))
+        .route("/casefile/{case}/print", get(export::print))
         .route("/casefile/{case}/turns", get(turns).post(ask))
         .route("/casefile/{case}/turns/{n}/again", post(again))
         .route("/casefile/{case}/stop", post(stop))
@@ -109,8 +125,15 @@ async fn case(
 ) -> Page {
     let case = find(&app, &visitor, &name).await?;
     let id = case.id.clone();
-    let (files, turns) =
-        blocking(&app, move |store| Ok((store.files(&id)?, store.turns(&id)?))).await?;
+    let (files, turns) = blocking(&app, move |store| {
+        let mut files = Vec::new();
+        for file in store.files(&id)? {
+            let sections = store.section_tokens(&id, &file.id)?;
+            files.push((file, sections));
+        }
+        Ok((files, store.turns(&id)?))
+    })
+    .await?;
     Ok(view::case(&app, &visitor, &case, &files, &turns))
 }
 
@@ -231,9 +254,20 @@ fn not_running(app: &App, case: &CaseId) -> Result<(), Refused> {
 /// Erases what every cache holds of a case. The store of cases has let it go already.
 async fn erase(app: &App, visitor: &Visitor, case: &CaseId) -> Result<(), Refused> {
     let tenant = tenant(visitor)?.name().to_owned();
-    let filter =
-        Filter { tenant: Some(tenant), session: Some(case.to_string()), ..Filter::default() };
-    match app.pipeline().purge(&filter).await {
+    let filter = Filter {
+        tenant: Some(tenant.clone()),
+        session: Some(case.to_string()),
+        ..Filter::default()
+    };
+    let purged = app.pipeline().purge(&filter).await.map_err(|error| error.to_string());
+    let recorder = app.pipeline().recorder().clone();
+    let (owner, session) = (tenant, case.to_string());
+    // The ledger keeps counts and fingerprints; where it keeps texts, those of the case go.
+    let ledger = tokio::task::spawn_blocking(move || {
+        recorder.erase_texts(&owner, &session, LEDGER_LIMIT).map_err(|error| error.to_string())
+    });
+    let ledger = ledger.await.unwrap_or_else(|error| Err(error.to_string()));
+    match purged.and_then(|report| ledger.map(|_| report)) {
         Ok(report) => {
             tracing::info!(
                 answers = report.answers,

@@ -90,6 +90,7 @@ const KEYS: &[(&str, &[Key])] = &[
         &[
             ("enabled", "no_pages", Opposite),
             ("cases", "cases", Text),
+            ("judgments", "judgments", Text),
             ("upload_limit", "upload_limit", Checked(size)),
             ("answer_tokens", "answer_tokens", Checked(count)),
         ],

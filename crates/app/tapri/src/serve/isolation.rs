@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use tapri_pipeline::api::{ApiError, Call, ErrorKind, Prompt};
+use tapri_pipeline::api::{ApiError, Call, ErrorKind, Prompt, TenantScope};
 use tapri_pipeline::{Backend, BackendStats, ModelCard};
 use tapri_server::tenants::key::new_key;
-use tapri_upstream::{Answer, CallStream};
+use tapri_upstream::{Answer, CallStream, Erased};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -146,6 +146,18 @@ impl Backend for Isolated {
 
     fn detokenize(&self, _: Vec<u32>) -> Answer<String> {
         Box::pin(async { Err(no_tokens()) })
+    }
+
+    /// The tenants' processes have no door for it, and saying that there was nothing would be an untruth.
+    fn erase(&self, _: Option<TenantScope>) -> Answer<Option<Erased>> {
+        Box::pin(async {
+            Err(ApiError::new(
+                ErrorKind::Unavailable,
+                "The engine of each tenant is a process of its own, which lets its blocks go only when it ends",
+            )
+            .code("unsupported")
+            .hint("Start the server again to have them gone"))
+        })
     }
 
     fn stats(&self) -> Option<BackendStats> {

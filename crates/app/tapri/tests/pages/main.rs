@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
+use tapri_fake_upstream::{Fake, FakeConfig};
 use venv::{check, environment};
 
 /// One browser at a time: each takes as much of the machine as it finds.
@@ -46,6 +47,11 @@ fn chromium() -> PathBuf {
 
 /// Runs a file of `tests/pages`.
 fn run(file: &str) {
+    run_with(file, &[]);
+}
+
+/// The same with variables of its own.
+fn run_with(file: &str, variables: &[(&str, String)]) {
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let tests = root.join("tests/pages");
@@ -59,6 +65,7 @@ fn run(file: &str) {
         .env("TAPRI_TEST_CHROMIUM", chromium())
         .env("TAPRI_REPOSITORY", root)
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .envs(variables.iter().cloned())
         .status()
         .unwrap();
     assert!(status.success(), "a test of the pages failed; see above");
@@ -72,4 +79,29 @@ fn files_questions_and_answers() {
 #[test]
 fn who_may_look_and_what_the_browser_is_held_to() {
     run("test_access.py");
+}
+
+#[test]
+fn what_can_not_be_read_or_does_not_fit() {
+    run("test_bad_input.py");
+}
+
+#[test]
+fn tools_at_a_scripted_upstream() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let fake = runtime.block_on(Fake::start(FakeConfig::default())).unwrap();
+    run_with("test_tools.py", &[("TAPRI_FAKE_UPSTREAM", fake.url())]);
+    runtime.block_on(fake.stop());
+}
+
+/// The case file of the examples takes minutes to be read: `cargo test -p tapri --test pages -- --ignored`.
+#[test]
+#[ignore = "takes minutes"]
+fn the_whole_case_file_with_gemma() {
+    let model = tapri_registry::test_model("gemma-3-270m");
+    let model = model.to_str().unwrap().to_owned();
+    run_with(
+        "test_whole_case_file.py",
+        &[("TAPRI_TEST_MODEL", model), ("TAPRI_TEST_PATIENCE", "900".to_owned())],
+    );
 }

@@ -125,6 +125,29 @@ fn text_only_where_it_is_asked_for() {
 }
 
 #[test]
+fn texts_of_a_conversation_are_gone_from_every_file() {
+    let bench = Bench::new();
+    let writer = bench.writer_with(WriterConfig { keep_text: true, ..bench.config() });
+    for (id, conversation) in [("a", "chai"), ("b", "coffee")] {
+        let body = format!(r#"{{"prompt": "the secret of {conversation}"}}"#);
+        let mut record = call(id, 0, 3, 0);
+        record.conversation = Some(conversation.to_owned());
+        writer.record(Entry { outline: Some(Outline::Body(Bytes::from(body))), ..entry(record) });
+    }
+    assert_eq!(writer.erase_texts("default", "chai", LONG), Ok(1), "what waits is written first");
+    assert_eq!(writer.erase_texts("another", "coffee", LONG), Ok(0));
+    let records = bench.ledger().records(&Filter::default()).unwrap();
+    let kept: Vec<_> = records.iter().map(|it| (it.text.is_some(), it.tokens.prompt)).collect();
+    assert_eq!(kept, [(false, Some(3)), (true, Some(3))], "the counts stay");
+    for name in bench.names() {
+        let bytes = std::fs::read(bench.dir.path().join(&name)).unwrap();
+        let text = b"the secret of chai";
+        assert!(!bytes.windows(text.len()).any(|at| at == text), "in {name}");
+    }
+    assert!(writer.close(LONG));
+}
+
+#[test]
 fn a_full_queue_drops_and_counts_and_never_blocks() {
     let bench = Bench::new();
     let queue = WriterConfig { queue: 4, batch: 1, ..bench.config() };

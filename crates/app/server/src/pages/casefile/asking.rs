@@ -14,11 +14,12 @@ use tapri_casefile::{
     Case, CaseId, CostFigures, Document, ErrorFigures, Figures, Layout, Prepared, ReasonFigures,
     Room, Session, SessionError, StoreError, Turn, TurnState,
 };
-use tapri_ledger::{CacheOutcome, CallRecord, Explanation};
+use tapri_ledger::{CacheOutcome, CallRecord, Cost, Explanation};
 use tapri_pipeline::{ModelCard, Observer, Running};
 
 use super::answers::{Hub, Phase};
 use super::origin;
+use super::searching::{self, ToolCall};
 use crate::meter::Meter;
 use crate::routes::App;
 use crate::tenants::caller::Caller;
@@ -153,7 +154,8 @@ impl Asking {
         let card = model(&self.app, &self.caller, self.case.model.as_deref())?;
         let most = self.app.pages().map_or(0, |pages| pages.config.answer_tokens);
         let session = self.session(&card, most).await?;
-        let writer = Writer { model: card.id.clone(), most };
+        let tools = (!self.tools(session.layout()).is_empty()).then(searching::tools);
+        let writer = Writer { model: card.id.clone(), most, tools };
         let prepared = self.prepare(session, &writer, &card).await?;
         let mut figures = Figures { model: card.id.clone(), ..Figures::default() };
         if let Some(dropped) = prepared.dropped {
@@ -187,8 +189,15 @@ impl Asking {
             .collect();
         let room = Room { context: card.context.unwrap_or(usize::MAX), answer: most };
         Ok(Session::new(Document::joined(&texts), layout(card), room)
-            .instructed(self.case.instructions.clone(), String::new())
+            .instructed(self.case.instructions.clone(), self.tools(layout(card)).to_owned())
             .resumed(turns))
+    }
+
+    /// The tools that the model is offered, as the outline has them; nothing where it is offered none.
+    fn tools(&self, layout: Layout) -> &'static str {
+        let there = self.app.pages().is_some_and(|pages| pages.config.judgments.is_some());
+        // A base model knows nothing of tools.
+        if there && self.case.tools && layout == Layout::Chat { searching::NAME } else { "" }
     }
 
     async fn prepare(
@@ -225,7 +234,7 @@ impl Asking {
                     return Err(Unanswered::TooLong { tokens, room, message: error.to_string() });
                 }
                 (Err(_), Some(prompt)) => {
-                    let call = self.written(writer.request(&prompt, &[])?);
+                    let call = self.written(writer.request(&prompt, &[], &[], Choice::Free)?);
                     let tokens = self.app.pipeline().count_tokens(call).await?;
                     counted.push((prompt, tokens));
                 }
@@ -270,16 +279,58 @@ impl Asking {
         call
     }
 
+    /// The call, and those that follow where the model calls a tool: each carries on from the one before, so that
+    /// only what the tool said is read anew.
     async fn call(
         &self,
         writer: &Writer,
         prepared: Prepared,
         figures: &mut Figures,
     ) -> Result<(), Unanswered> {
-        let inbound = writer.request(&prepared.prompt, &prepared.stop.strings)?;
-        let size = Size { body: inbound.bytes.len(), answer: Some(writer.most as u64) };
+        let mut costs = Costs::default();
+        let mut more: Vec<Value> = Vec::new();
+        for round in 0.. {
+            let choice = match round {
+                0..searching::MOST_ROUNDS => Choice::Free,
+                _ => Choice::Answer,
+            };
+            let stop = &prepared.stop.strings;
+            let inbound = writer.request(&prepared.prompt, stop, &more, choice)?;
+            let calls = self.one(inbound, &prepared, figures, &mut costs).await?;
+            let judgments = self.app.pages().and_then(|pages| pages.config.judgments.clone());
+            let Some(judgments) = judgments.filter(|_| !calls.is_empty() && choice == Choice::Free)
+            else {
+                break;
+            };
+            let said = self.hub.read(|it| it.running.as_ref().map(|it| it.text.clone()));
+            let found = tokio::task::spawn_blocking(move || {
+                searching::answers(&judgments, &calls, said.as_deref().unwrap_or_default())
+            });
+            let Ok((messages, searches)) = found.await else { break };
+            more.extend(messages);
+            figures.searches.extend(searches);
+            self.hub.progress(|running| {
+                running.round += 1;
+                running.text.clear();
+                running.phase = Phase::Preparing;
+            });
+        }
+        figures.cost = costs.figures();
+        Ok(())
+    }
+
+    /// One call; gives the tools that the model called in it.
+    async fn one(
+        &self,
+        inbound: Inbound,
+        prepared: &Prepared,
+        figures: &mut Figures,
+        costs: &mut Costs,
+    ) -> Result<Vec<ToolCall>, Unanswered> {
+        let most = inbound.max_tokens();
+        let size = Size { body: inbound.bytes.len(), answer: most };
         let mut call = self.written(inbound);
-        call.outline = Some(prepared.outline);
+        call.outline = Some(prepared.outline.clone());
         let route = self.caller.route(&HeaderMap::new(), call.model.as_deref())?;
         if let Some(route) = route {
             call.origin.route = route.name.clone().into();
@@ -292,11 +343,11 @@ impl Asking {
         self.hub.progress(|running| running.phase = Phase::Waiting);
         let running = self.app.pipeline().start(call).await.inspect_err(|_| meter.failed())?;
         meter.admitted();
-        self.hear(running, meter, figures).await?;
+        let calls = self.hear(running, meter, figures).await?;
         if let Some(record) = self.app.records().take(&id) {
-            self.record(figures, &record);
+            self.record(figures, costs, &record);
         }
-        Ok(())
+        Ok(calls)
     }
 
     /// The answer, as it comes.
@@ -305,7 +356,8 @@ impl Asking {
         mut running: Running,
         mut meter: Meter,
         figures: &mut Figures,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<Vec<ToolCall>, Unanswered> {
+        let mut calls = Vec::new();
         if let Some(reuse) = running.admission().reuse.filter(|_| !running.is_replay()) {
             let (ready, total) = (reuse.cached + reuse.joined, reuse.prompt);
             // What the cache had is hidden from some tenants, and a bar that begins in its middle tells it.
@@ -325,7 +377,7 @@ impl Asking {
                         match delta.says {
                             Says::Text(text) | Says::Refusal(text) => self.said(&text, figures),
                             Says::Token(token) => self.said(&token.text, figures),
-                            _ => {}
+                            says => searching::hear(&mut calls, says),
                         }
                     }
                 }
@@ -334,9 +386,10 @@ impl Asking {
                     self.finished(&finish, figures);
                     if !running.is_replay() && !self.hides_hits() {
                         let found = running.explanation().await;
-                        figures.reason = found.and_then(reason);
+                        // Of several rounds the first says why the files were read.
+                        figures.reason = figures.reason.take().or_else(|| found.and_then(reason));
                     }
-                    return Ok(());
+                    return Ok(calls);
                 }
                 CallEvent::Failed(error) => return Err(error.into()),
                 CallEvent::Admitted(_) => {}
@@ -388,7 +441,7 @@ impl Asking {
     }
 
     /// What the record of the call says besides.
-    fn record(&self, figures: &mut Figures, record: &CallRecord) {
+    fn record(&self, figures: &mut Figures, costs: &mut Costs, record: &CallRecord) {
         if self.hides_hits() {
             return;
         }
@@ -402,17 +455,45 @@ impl Asking {
         } else if answered(&record.exact) {
             figures.stored = Some("exact".to_owned());
         }
-        figures.cost = record.cost.as_ref().map(|cost| CostFigures {
-            paid: cost.paid.amount.to_string(),
-            without: cost.without_cache.amount.to_string(),
-            saved: (cost.without_cache.amount - cost.paid.amount).normalize().to_string(),
-            currency: cost.paid.currency.clone(),
-            list: cost.price_list.clone(),
-        });
+        costs.add(record.cost.as_ref());
     }
 
     fn hides_hits(&self) -> bool {
         self.app.hides_cached() || self.caller.hides_hits()
+    }
+}
+
+/// What the calls of a question cost together; unknown where one of them has no price.
+#[derive(Debug, Default)]
+struct Costs {
+    sum: Option<Cost>,
+    unknown: bool,
+}
+
+impl Costs {
+    fn add(&mut self, cost: Option<&Cost>) {
+        let Some(cost) = cost else {
+            self.unknown = true;
+            return;
+        };
+        match &mut self.sum {
+            Some(sum) => {
+                sum.paid.amount += cost.paid.amount;
+                sum.without_cache.amount += cost.without_cache.amount;
+            }
+            None => self.sum = Some(cost.clone()),
+        }
+    }
+
+    fn figures(self) -> Option<CostFigures> {
+        let Cost { paid, without_cache, price_list, .. } = self.sum.filter(|_| !self.unknown)?;
+        Some(CostFigures {
+            paid: paid.amount.to_string(),
+            without: without_cache.amount.to_string(),
+            saved: (without_cache.amount - paid.amount).normalize().to_string(),
+            currency: paid.currency,
+            list: price_list,
+        })
     }
 }
 
@@ -476,16 +557,33 @@ pub(super) fn layout(card: &ModelCard) -> Layout {
 }
 
 /// Writes prompts as requests of OpenAI's API: what the embedded engine and every upstream reads, tools included.
-pub(super) struct Writer {
-    pub(super) model: String,
-    pub(super) most: usize,
+struct Writer {
+    model: String,
+    most: usize,
+    tools: Option<Value>,
+}
+
+/// Whether the model may call tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    /// As it likes.
+    Free,
+    /// It has called them often enough. They stay in the prompt, so that its start stays the same.
+    Answer,
 }
 
 impl Writer {
-    pub(super) fn request(&self, prompt: &Prompt, stop: &[String]) -> Result<Inbound, ApiError> {
+    fn request(
+        &self,
+        prompt: &Prompt,
+        stop: &[String],
+        more: &[Value],
+        choice: Choice,
+    ) -> Result<Inbound, ApiError> {
         let (format, mut body) = match prompt {
             Prompt::Chat(messages) => {
-                let messages: Vec<Value> = messages.iter().map(message).collect();
+                let messages: Vec<Value> =
+                    messages.iter().map(message).chain(more.iter().cloned()).collect();
                 (Format::Chat, json!({ "model": self.model, "messages": messages }))
             }
             Prompt::Text(text) => {
@@ -496,6 +594,12 @@ impl Writer {
             }
             Prompt::Request(inbound) => return Ok(Inbound::clone(inbound)),
         };
+        if let (Some(tools), Format::Chat) = (&self.tools, format) {
+            body["tools"] = tools.clone();
+            if choice == Choice::Answer {
+                body["tool_choice"] = "none".into();
+            }
+        }
         body["max_tokens"] = self.most.into();
         // The same question about the same files gets the same answer.
         body["temperature"] = 0.into();

@@ -1,5 +1,7 @@
 //! Files in: each is read into text, and its tokens are counted.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{Path, State};
@@ -40,7 +42,7 @@ pub(super) async fn begin(
 ) -> Page {
     let caller = tenant(&visitor)?.clone();
     let sent = receive(&app, multipart).await?;
-    let (documents, not_read) = read(sent).await?;
+    let (documents, not_read) = read(&app, sent).await?;
     let Some(first) = documents.first() else { return Err(view::not_read(&not_read, None).into()) };
     let (name, title) = (caller.name().to_owned(), first.name().to_owned());
     let case = blocking(&app, move |store| store.create(&name, &title, Timestamp::now())).await?;
@@ -58,7 +60,7 @@ pub(super) async fn add(
     let case = find(&app, &visitor, &name).await?;
     not_running(&app, &case.id)?;
     let sent = receive(&app, multipart).await?;
-    let (documents, not_read) = read(sent).await?;
+    let (documents, not_read) = read(&app, sent).await?;
     if documents.is_empty() {
         return Err(view::not_read(&not_read, None).into());
     }
@@ -124,20 +126,26 @@ fn plain_name(name: &str) -> String {
     name.chars().filter(is_plain).take(LONGEST_NAME).collect::<String>().trim().to_owned()
 }
 
-async fn read(sent: Vec<Sent>) -> Result<(Vec<Document>, Vec<NotRead>), Refused> {
-    let read = tokio::task::spawn_blocking(move || {
-        let (mut documents, mut not_read) = (Vec::new(), Vec::new());
-        for Sent { name, bytes } in sent {
-            match Document::from_bytes(&name, &bytes) {
-                Ok(document) => documents.push(document),
-                Err(error) => {
-                    not_read.push(NotRead { name, why: error.to_string(), hint: error.hint() })
-                }
-            }
+async fn read(app: &App, sent: Vec<Sent>) -> Result<(Vec<Document>, Vec<NotRead>), Refused> {
+    let Some(pages) = app.pages() else { return Err(render::gone().into()) };
+    let (mut documents, mut not_read) = (Vec::new(), Vec::new());
+    for Sent { name, bytes } in sent {
+        let reader = Arc::clone(&pages.config.reader);
+        let place = Arc::clone(&pages.readers).acquire_owned().await;
+        let read = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            reader(&name, &bytes).map_err(|error| NotRead {
+                why: error.to_string(),
+                hint: error.hint(),
+                name,
+            })
+        });
+        match read.await.map_err(|_| render::failed())? {
+            Ok(document) => documents.push(document),
+            Err(why) => not_read.push(why),
         }
-        (documents, not_read)
-    });
-    Ok(read.await.map_err(|_| render::failed())?)
+    }
+    Ok((documents, not_read))
 }
 
 async fn keep(

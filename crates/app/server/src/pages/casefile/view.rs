@@ -3,12 +3,15 @@
 use askama::Template;
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
-use tapri_casefile::{Case, CaseFile, CaseTurn, Figures, TurnState};
+use tapri_casefile::{
+    Case, CaseFile, CaseTurn, Figures, Layout, SearchFigures, Sections, TurnState,
+};
 
 use super::asking;
+use super::fit::{Counted, Fit, fit};
 use super::upload::NotRead;
 use crate::pages::render::{self, Frame};
-use crate::pages::show::{Amount, Html, Moment, Number, Seconds};
+use crate::pages::show::{Amount, Escaped, Html, Moment, Number, Seconds};
 use crate::pages::texts::{CaseTexts, ENGLISH, fill, reason};
 use crate::pages::visitor::Visitor;
 use crate::routes::App;
@@ -38,15 +41,34 @@ struct CasePage {
     title: String,
     summary: Html,
     small: bool,
+    base: bool,
     model: String,
     files: Vec<ShownFile>,
+    fit: Option<ShownFit>,
+    instructions: String,
+    tools: bool,
+    /// Judgments to search in, where there are any.
+    judgments: Option<Html>,
+    /// Whether an edit makes the model read everything again.
+    warn: bool,
     turns: Turns,
+}
+
+/// What to do where the files don't fit.
+struct ShownFit {
+    words: Html,
+    cut: Vec<Html>,
 }
 
 struct ShownFile {
     path: String,
     name: String,
     about: Html,
+    /// Pages that can be chosen from, and those that are.
+    sections: usize,
+    chosen: String,
+    is_paged: bool,
+    choose_label: String,
 }
 
 #[derive(Template)]
@@ -74,7 +96,15 @@ struct ShownTurn {
     cost_hint: Option<String>,
     stored: bool,
     cut: bool,
+    searches: Vec<Search>,
+    too_long: bool,
     why: Option<Why>,
+}
+
+/// A search of the model's, and where it was found.
+struct Search {
+    words: String,
+    found: Vec<String>,
 }
 
 /// How much of a prompt came from the cache.
@@ -119,14 +149,17 @@ pub(super) fn case(
     app: &App,
     visitor: &Visitor,
     case: &Case,
-    files: &[CaseFile],
+    files: &[Counted],
     turns: &[CaseTurn],
 ) -> Response<Body> {
     let t = &ENGLISH.case;
     let path = path(case);
     let card =
         visitor.caller.as_ref().and_then(|it| asking::model(app, it, case.model.as_deref()).ok());
-    let tokens: Option<u64> = files.iter().map(|file| file.tokens).sum();
+    let most = app.pages().map_or(0, |pages| pages.config.answer_tokens);
+    let fit =
+        card.as_ref().and_then(|card| fit(card, most, files)).map(|fit| shown_fit(&fit, files));
+    let tokens: Option<u64> = files.iter().map(|(file, _)| file.tokens).sum();
     let count = match files.len() {
         1 => t.one_file.to_owned(),
         n => fill(t.several_files, &[&Number(n as u64)]),
@@ -137,13 +170,28 @@ pub(super) fn case(
     }
     let files = files
         .iter()
-        .map(|file| ShownFile {
+        .map(|(file, sections)| ShownFile {
             path: format!("{path}/files/{}", file.id),
             name: file.name.clone(),
             about: about(file),
+            sections: sections.as_ref().map_or(0, Vec::len),
+            chosen: file.chosen.as_ref().map_or_else(String::new, ToString::to_string),
+            is_paged: file.pages.is_some(),
+            choose_label: choose_label(file, sections.as_ref().map_or(0, Vec::len)),
         })
         .collect();
+    let layout = card.as_deref().map(asking::layout);
+    let own = layout.map_or("", Layout::instructions);
+    let judgments = app.pages().and_then(|pages| pages.config.judgments.as_ref());
     render::page(&CasePage {
+        fit,
+        base: layout == Some(Layout::Completion),
+        instructions: case.instructions.clone().unwrap_or_else(|| own.to_owned()),
+        tools: case.tools,
+        judgments: judgments
+            .filter(|_| layout != Some(Layout::Completion))
+            .map(|it| Html(fill(t.judgments, &[&Number(it.files() as u64)]))),
+        warn: !turns.is_empty(),
         frame: Frame::new(visitor, "/", title(case)),
         t,
         title: title(case),
@@ -162,6 +210,30 @@ pub(super) fn turns(_: &Visitor, case: &Case, turns: &[CaseTurn]) -> Response<Bo
     render::page(&Turns { t, path: path(case), turns: turns.iter().map(shown).collect() })
 }
 
+fn choose_label(file: &CaseFile, sections: usize) -> String {
+    let t = &ENGLISH.case;
+    let words = if file.pages.is_some() { t.choose_label } else { t.choose_parts_label };
+    fill(words, &[&sections])
+}
+
+fn shown_fit(fit: &Fit, files: &[Counted]) -> ShownFit {
+    let t = &ENGLISH.case;
+    let cut = files
+        .iter()
+        .zip(&fit.cut)
+        .map(|((file, _), chosen)| {
+            let name = Escaped(&file.name);
+            Html(match (*chosen == Sections::none(), file.pages) {
+                (true, _) => fill(t.cut_nothing, &[&name]),
+                (false, Some(_)) => fill(t.cut_pages, &[&name, chosen]),
+                (false, None) => fill(t.cut_parts, &[&name, chosen]),
+            })
+        })
+        .collect();
+    let words = fill(t.too_long, &[&Number(fit.tokens), &Number(fit.room)]);
+    ShownFit { words: Html(words), cut }
+}
+
 /// Which files gave no text, why, and what to do; and a way on where others did.
 pub(super) fn not_read(files: &[NotRead], path: Option<&str>) -> Response<Body> {
     let t = &ENGLISH.case;
@@ -176,14 +248,14 @@ fn path(case: &Case) -> String {
     format!("/casefile/{}", case.id)
 }
 
-fn title(case: &Case) -> String {
+pub(super) fn title(case: &Case) -> String {
     match case.title.as_str() {
         "" => ENGLISH.case.untitled.to_owned(),
         title => title.to_owned(),
     }
 }
 
-fn about(file: &CaseFile) -> Html {
+pub(super) fn about(file: &CaseFile) -> Html {
     let t = &ENGLISH.case;
     let mut parts = Vec::new();
     match file.pages {
@@ -193,6 +265,10 @@ fn about(file: &CaseFile) -> Html {
     }
     if let Some(tokens) = file.tokens {
         parts.push(fill(t.tokens, &[&Number(tokens)]));
+    }
+    if let Some(chosen) = &file.chosen {
+        let words = if file.pages.is_some() { t.chosen_pages } else { t.chosen_parts };
+        parts.push(fill(words, &[chosen]));
     }
     Html(parts.join(" · "))
 }
@@ -225,8 +301,16 @@ fn shown(turn: &CaseTurn) -> ShownTurn {
         cost_hint: figures.cost.as_ref().map(|cost| fill(t.cost_hint, &[&cost.list])),
         stored: figures.stored.is_some(),
         cut: figures.cut,
+        searches: figures.searches.iter().map(search).collect(),
+        too_long: figures.error.as_ref().is_some_and(|error| error.too_long.is_some()),
         why: why(&figures),
     }
+}
+
+fn search(search: &SearchFigures) -> Search {
+    let t = &ENGLISH.case;
+    let words = if search.found.is_empty() { t.searched_in_vain } else { t.searched };
+    Search { words: fill(words, &[&search.query]), found: search.found.clone() }
 }
 
 fn facts(figures: &Figures) -> Vec<(&'static str, Html)> {
