@@ -8,13 +8,14 @@
 pub(crate) mod collector;
 pub mod webhook;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tapri_insight::alert::{self, Alert, Call, Kind, Watch};
+use tapri_insight::alert::{self, Alert, Call, Kind, Subject, Watch};
 use tapri_ledger::CallRecord;
 use tapri_pipeline::Observer;
 
@@ -22,6 +23,9 @@ use self::webhook::{Webhook, WebhookConfig};
 
 /// Calls that wait to be counted; a thousand are counted in about a millisecond.
 const QUEUE: usize = 4096;
+
+/// Alerts that are kept to be looked at.
+const LATEST: usize = 50;
 
 /// What is watched, and who is told besides the log.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +48,15 @@ struct Shared {
     webhook: Option<Webhook>,
     said: [AtomicU64; 3],
     left_out: AtomicU64,
+    /// The last ones, the newest first.
+    latest: Mutex<VecDeque<Alert>>,
+}
+
+/// A series that is in alarm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) subject: Subject,
+    pub(crate) kind: Kind,
 }
 
 /// What is needed of a call that ended.
@@ -63,6 +76,7 @@ impl Alerts {
             webhook: config.webhook.and_then(Webhook::start),
             said: Default::default(),
             left_out: AtomicU64::new(0),
+            latest: Mutex::default(),
         });
         let (queue, calls) = sync_channel(QUEUE);
         let worker = std::thread::Builder::new().name("tapri-alerts".to_owned()).spawn({
@@ -101,6 +115,23 @@ impl Alerts {
         {
             self.shared.left_out.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// The series that are in alarm now, in the order of their names.
+    pub(crate) fn standing(&self) -> Vec<Standing> {
+        let watch = self.shared.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_alarm = watch.gauges().filter_map(|gauge| {
+            Some(Standing { subject: gauge.subject.clone(), kind: gauge.alarm? })
+        });
+        let mut standing: Vec<Standing> = in_alarm.collect();
+        standing.sort_by(|a, b| a.subject.cmp(&b.subject));
+        standing
+    }
+
+    /// The last alerts, the newest first.
+    pub(crate) fn latest(&self) -> Vec<Alert> {
+        let latest = self.shared.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.iter().cloned().collect()
     }
 
     /// Ends the watch: calls that wait are counted, alerts that wait are sent within the limit. Blocks.
@@ -154,6 +185,11 @@ fn say(shared: &Shared, alert: &Alert) {
         tracing::info!("{alert}");
     } else {
         tracing::warn!("ALERT: {alert}");
+    }
+    {
+        let mut latest = shared.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.push_front(alert.clone());
+        latest.truncate(LATEST);
     }
     if let Some(webhook) = &shared.webhook {
         webhook.send(alert.json().to_string());

@@ -21,7 +21,7 @@
 //! Map: [`config`] what can be set; [`tenants`] who calls, limits, scopes; `gate` what every request passes; [`admin`]
 //! the operator's paths; [`alerts`] hit rates that fell; [`serve`](mod@serve) listening and stopping; `connections`
 //! the sockets and what each may cost; [`pages`] what people look at; `routes` one file for each group of paths; `body` reading a request; `reply`
-//! headers and errors; [`metrics`] what `/metrics` shows; `meter` the measuring of one call; `log_line` the line every
+//! headers and errors; [`metrics`] what `/metrics` shows; `meter` the measuring of one call; `history` what the prefix cache did of late; `log_line` the line every
 //! ten seconds.
 
 pub mod admin;
@@ -30,6 +30,7 @@ mod body;
 pub mod config;
 mod connections;
 mod gate;
+mod history;
 mod log_line;
 mod meter;
 pub mod metrics;

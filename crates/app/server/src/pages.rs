@@ -12,12 +12,20 @@
 //!
 //! Map: [`gate`] what every request of a page passes; [`visitor`] who looks at it, and sign-ins; `sign_in` that page;
 //! [`render`] templates to answers; [`show`] numbers, times and money; [`texts`] the words; [`assets`] style and scripts;
-//! [`casefile`] the page at `/`.
+//! [`casefile`] the page at `/`; [`calls`], [`cache`], [`savings`] and [`compare`] those at these names; [`reading`] the
+//! ledger, and who sees what of it; [`chart`] SVG; [`figures`] more values.
 
 pub(crate) mod assets;
+mod cache;
+mod calls;
 pub(crate) mod casefile;
+mod chart;
+mod compare;
+mod figures;
 mod gate;
+mod reading;
 pub(crate) mod render;
+mod savings;
 pub(crate) mod show;
 mod sign_in;
 pub(crate) mod texts;
@@ -30,6 +38,7 @@ use axum::Router;
 use axum::middleware;
 use axum::routing::{get, post};
 use tapri_casefile::{Document, DocumentError, Judgments, Store};
+use tapri_pipeline::Live;
 use tokio::sync::Semaphore;
 
 use self::casefile::answers::Answers;
@@ -76,6 +85,8 @@ pub(crate) struct Pages {
     pub(crate) sign_ins: SignIns,
     pub(crate) answers: Arc<Answers>,
     pub(crate) readers: Arc<Semaphore>,
+    /// Calls as they end.
+    pub(crate) live: Live,
 }
 
 impl Pages {
@@ -86,13 +97,25 @@ impl Pages {
             host: host.to_owned(),
             answers: Arc::default(),
             readers: Arc::new(Semaphore::new(READERS)),
+            live: Live::default(),
         }
     }
 }
 
-/// The pages in the order of the navigation: address and name. Whose address a page's begins with is marked in it.
-pub(crate) fn navigation(t: &texts::FrameTexts) -> [(&'static str, &'static str); 1] {
-    [("/", t.case_file)]
+/// The pages in the order of the navigation: address and name. What is the operator's alone is shown to no one else.
+pub(crate) fn navigation(
+    t: &texts::FrameTexts,
+    operator: bool,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    [
+        ("/", t.case_file),
+        (calls::PATH, t.calls),
+        (cache::PATH, t.cache),
+        (savings::PATH, t.savings),
+        (compare::PATH, t.compare),
+    ]
+    .into_iter()
+    .filter(move |(path, _)| operator || *path != cache::PATH)
 }
 
 /// The paths of the pages; none where they are switched off.
@@ -102,6 +125,10 @@ pub(crate) fn routes(app: &App) -> Router {
     }
     Router::new()
         .merge(casefile::routes())
+        .merge(calls::routes())
+        .merge(cache::routes())
+        .merge(savings::routes())
+        .merge(compare::routes())
         .route("/sign-in", get(sign_in::page).post(sign_in::enter))
         .route("/sign-out", post(sign_in::leave))
         .route("/assets/{version}/{name}", get(assets::get))

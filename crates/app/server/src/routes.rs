@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use crate::admin::{self, Door, Reload};
 use crate::alerts::Alerts;
 use crate::config::BodyLimit;
+use crate::history::History;
 use crate::metrics::Metrics;
 use crate::pages::casefile::Records;
 use crate::pages::{self, Pages};
@@ -46,6 +47,7 @@ struct Inner {
     stopping: watch::Sender<bool>,
     pages: Option<Pages>,
     records: Records,
+    history: History,
 }
 
 impl App {
@@ -60,7 +62,7 @@ impl App {
         let records = Records::default();
         let pages = config.pages.clone().map(|pages| Pages::new(pages, &config.host));
         let pipeline = match &pages {
-            Some(_) => pipeline.observed(records.observer()),
+            Some(pages) => pipeline.observed(records.observer()).shown_on(pages.live.clone()),
             None => pipeline,
         };
         let metrics = Arc::new(Metrics::new(&pipeline, alerts.as_ref()));
@@ -76,6 +78,7 @@ impl App {
                 stopping: watch::Sender::new(false),
                 pages,
                 records,
+                history: History::default(),
             }),
             door: Door::Public,
         }
@@ -141,6 +144,16 @@ impl App {
         if let Some(pages) = self.pages() {
             pages.answers.idle().await;
         }
+    }
+
+    /// The watch on hit rates, where there is one.
+    pub(crate) fn alerts(&self) -> Option<&Alerts> {
+        self.inner.alerts.as_deref()
+    }
+
+    /// What the prefix cache did of late.
+    pub(crate) fn history(&self) -> &History {
+        &self.inner.history
     }
 
     /// Records that pages wait for.

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
 use crate::routes::{App, operators, router};
-use crate::{ServerConfig, connections, log_line};
+use crate::{ServerConfig, connections, history, log_line};
 
 /// How long clients have to read the end of their answers, once all calls have ended.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
@@ -148,6 +148,7 @@ impl Bound {
         let app = App::new(&self.config, pipeline.clone());
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(log_line::run(pipeline.clone(), self.config.log_interval));
+        tasks.spawn(history::run(app.clone(), pipeline.clone()));
         tasks.spawn(reload(app.clone(), reloads));
 
         let (close, closed) = watch::channel(false);

@@ -6,6 +6,7 @@
 //! Map:
 //! - [`alert`]: a tenant's or a route's hit rate fell, or is low.
 //! - [`audit`]: whether one caller's prompt makes another's answer faster.
+//! - [`compare`]: two prompts side by side, and a better order.
 //! - [`cost`]: what caching costs and saves.
 //! - [`explain`]: why one prompt could not reuse another.
 //! - [`histogram`]: durations in bounded memory.
@@ -27,6 +28,7 @@
 
 pub mod alert;
 pub mod audit;
+pub mod compare;
 pub mod cost;
 pub mod explain;
 pub mod histogram;

@@ -15,7 +15,7 @@ struct Asset {
     bytes: &'static [u8],
 }
 
-static ASSETS: [Asset; 4] = [
+static ASSETS: [Asset; 6] = [
     Asset {
         name: "htmx.min.js",
         media_type: "text/javascript; charset=utf-8",
@@ -30,6 +30,16 @@ static ASSETS: [Asset; 4] = [
         name: "tapri.css",
         media_type: "text/css; charset=utf-8",
         bytes: include_bytes!("../../assets/tapri.css"),
+    },
+    Asset {
+        name: "operator.js",
+        media_type: "text/javascript; charset=utf-8",
+        bytes: include_bytes!("../../assets/operator.js"),
+    },
+    Asset {
+        name: "operator.css",
+        media_type: "text/css; charset=utf-8",
+        bytes: include_bytes!("../../assets/operator.css"),
     },
     Asset {
         name: "icon.svg",

@@ -38,8 +38,10 @@ impl Frame {
             (Some(caller), false) => caller.name().to_owned(),
             _ => t.operator.to_owned(),
         });
-        let nav = navigation(t).map(|(at, label)| NavItem { path: at, label, current: at == path });
-        Frame { t, title: title.into(), csrf: visitor.csrf.clone(), nav: nav.into(), who }
+        let nav = navigation(t, visitor.operator)
+            .map(|(at, label)| NavItem { path: at, label, current: at == path })
+            .collect();
+        Frame { t, title: title.into(), csrf: visitor.csrf.clone(), nav, who }
     }
 
     /// Of a page that nobody was let in to.

@@ -3,11 +3,21 @@
 //! A text with a value in it has `{}` where it goes, or `{0}` and `{1}` where there are two: other languages may want
 //! them in another order. Numbers are put in as elements that the browser writes in the person's own way.
 
+mod cache;
+mod calls;
 mod casefile;
+mod compare;
 mod frame;
+mod operator;
+mod savings;
 
+pub(crate) use cache::CacheTexts;
+pub(crate) use calls::CallsTexts;
 pub(crate) use casefile::{CaseTexts, reason};
+pub(crate) use compare::CompareTexts;
 pub(crate) use frame::{FrameTexts, SignInTexts};
+pub(crate) use operator::OperatorTexts;
+pub(crate) use savings::SavingsTexts;
 
 /// Every text of the pages.
 #[derive(Debug)]
@@ -15,11 +25,24 @@ pub(crate) struct Texts {
     pub(crate) frame: FrameTexts,
     pub(crate) sign_in: SignInTexts,
     pub(crate) case: CaseTexts,
+    pub(crate) operator: OperatorTexts,
+    pub(crate) calls: CallsTexts,
+    pub(crate) cache: CacheTexts,
+    pub(crate) savings: SavingsTexts,
+    pub(crate) compare: CompareTexts,
 }
 
 /// The texts in English.
-pub(crate) static ENGLISH: Texts =
-    Texts { frame: frame::ENGLISH, sign_in: frame::SIGN_IN, case: casefile::ENGLISH };
+pub(crate) static ENGLISH: Texts = Texts {
+    frame: frame::ENGLISH,
+    sign_in: frame::SIGN_IN,
+    case: casefile::ENGLISH,
+    operator: operator::ENGLISH,
+    calls: calls::ENGLISH,
+    cache: cache::ENGLISH,
+    savings: savings::ENGLISH,
+    compare: compare::ENGLISH,
+};
 
 /// Puts values into a text: `{}` takes the next, `{0}` one by its place. What is put in is taken as it is: HTML where
 /// the result is used as HTML.

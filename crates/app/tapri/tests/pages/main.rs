@@ -105,3 +105,8 @@ fn the_whole_case_file_with_gemma() {
         &[("TAPRI_TEST_MODEL", model), ("TAPRI_TEST_PATIENCE", "900".to_owned())],
     );
 }
+
+#[test]
+fn calls_caches_savings_and_comparisons() {
+    run("test_operator.py");
+}

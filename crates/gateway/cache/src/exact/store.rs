@@ -83,6 +83,9 @@ pub struct StoreStats {
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// When the oldest was given, in milliseconds since 1970; absent where there is none, or the store doesn't tell.
+    #[serde(default)]
+    pub oldest: Option<u64>,
 }
 
 /// A place for answers that outlives this process or is shared with others.

@@ -156,8 +156,10 @@ impl Memory {
         *self = Memory { uses: self.uses, ..Memory::new(self.limit) };
     }
 
-    /// What it holds. Never more bytes than its limit.
+    /// What it holds. Never more bytes than its limit. Looks at every entry, some 50 ns each.
     pub fn stats(&self) -> StoreStats {
-        StoreStats { entries: self.entries, bytes: self.bytes as u64 }
+        let entries = self.slots.values().flat_map(|slot| slot.variants.values());
+        let oldest = entries.map(|(entry, _)| entry.created_millis()).min();
+        StoreStats { entries: self.entries, bytes: self.bytes as u64, oldest }
     }
 }

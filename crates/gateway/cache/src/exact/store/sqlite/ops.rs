@@ -122,10 +122,12 @@ pub(super) fn tag(connection: &mut Connection, key: &Key, session: &str) -> rusq
 }
 
 pub(super) fn stats(connection: &mut Connection) -> rusqlite::Result<StoreStats> {
-    connection.query_row("SELECT count(*), coalesce(sum(bytes), 0) FROM entries", [], |row| {
+    let sums = "SELECT count(*), coalesce(sum(bytes), 0), min(created) FROM entries";
+    connection.query_row(sums, [], |row| {
         Ok(StoreStats {
             entries: row.get::<_, i64>(0)? as u64,
             bytes: row.get::<_, i64>(1)? as u64,
+            oldest: row.get::<_, Option<i64>>(2)?.map(|at| at as u64),
         })
     })
 }
