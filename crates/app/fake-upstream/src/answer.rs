@@ -28,8 +28,8 @@ pub struct Answer<'a> {
     pub wants_usage: bool,
     /// How many answers.
     pub choices: usize,
-    /// How many inputs, of embeddings.
-    pub inputs: usize,
+    /// The texts, of embeddings.
+    pub inputs: Vec<String>,
 }
 
 /// An event of a stream.

@@ -41,6 +41,8 @@ pub struct Script {
     pub end_after: Option<usize>,
     /// An error event after so many chunks of a stream.
     pub error_after: Option<usize>,
+    /// Vectors of embeddings depend on the texts, so that near texts have near vectors.
+    pub letters: bool,
     /// What is said of tokens.
     pub usage: UsageScript,
     /// Streams are sent in pieces of so many bytes, wherever that cuts them.

@@ -292,7 +292,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<R
         found,
         wants_usage: asked.wants_usage(),
         choices: asked.n.unwrap_or(1).clamp(1, 16),
-        inputs: if api == Api::Embeddings { inputs(&bytes) } else { 1 },
+        inputs: if api == Api::Embeddings { inputs(&bytes) } else { vec![String::new()] },
     };
     Ok(if streaming && !matches!(api, Api::Embeddings | Api::CountTokens) {
         reply.stream(&answer)
@@ -301,15 +301,17 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> io::Result<R
     })
 }
 
-/// How many texts are to be embedded.
-fn inputs(body: &Bytes) -> usize {
+/// The texts that are to be embedded; of token ids, an empty one.
+fn inputs(body: &Bytes) -> Vec<String> {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let text = |input: &Value| input.as_str().unwrap_or("").to_owned();
     match body.get("input") {
         // A list of numbers is one text.
         Some(Value::Array(list)) if list.first().is_some_and(|first| !first.is_number()) => {
-            list.len()
+            list.iter().map(text).collect()
         }
-        _ => 1,
+        Some(input) => vec![text(input)],
+        None => vec![String::new()],
     }
 }
 

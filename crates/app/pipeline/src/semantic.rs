@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tapri_api::cache_status::{CacheOutcome as Status, ForwardReason, Member};
-use tapri_api::{Call, CallEvent, FinishReason, Message, Says};
+use tapri_api::{Call, CallEvent, FinishReason, Message, Prompt, Says, TenantScope};
 use tapri_cache::exact::{ExactCache, Filter, Hit, Key, Resolved};
 use tapri_cache::semantic::answers::same_text;
-use tapri_cache::semantic::cache::{Candidate, Decision, Look, SemanticCache, SemanticError};
+use tapri_cache::semantic::cache::{Candidate, Decision, Look, SemanticCache};
 use tapri_cache::semantic::scope::{Asked, asked};
 use tapri_cache::semantic::store::{Label, Owner, Verdict};
 use tapri_cache::semantic::{Judge, SemanticMode};
@@ -67,6 +67,7 @@ pub(crate) struct Watch {
     look: Look,
     answer: Key,
     owner: Owner,
+    scope: TenantScope,
     compare: Option<Candidate>,
     served: bool,
     said: Said,
@@ -145,6 +146,7 @@ impl SemanticWay {
                 session: call.origin.conversation.clone(),
                 document: call.origin.document.clone(),
             },
+            scope: call.scope.clone(),
             compare: None,
             served: false,
             said: Said::default(),
@@ -170,7 +172,7 @@ impl SemanticWay {
                     }
                     None => {
                         // Its answer made room, or its time is up.
-                        self.forget(candidate.id);
+                        self.cache.remove(candidate.id);
                         let semantic = forwarded(ForwardReason::Miss, "answer gone");
                         Some(Found::Forward { watch: Some(watch), semantic })
                     }
@@ -188,13 +190,6 @@ impl SemanticWay {
                 Some(Found::Forward { watch: Some(watch), semantic })
             }
         }
-    }
-
-    fn forget(&self, id: u64) {
-        let cache = self.cache.clone();
-        self.spawn(async move {
-            let _ = tokio::task::spawn_blocking(move || cache.remove(id)).await;
-        });
     }
 
     /// Runs what is off any call's way, and counts it, so that the end waits for it.
@@ -295,8 +290,20 @@ impl Watch {
     }
 
     async fn learn(self: Box<Self>) {
-        let Watch { way, exact, backend, model, asked, look, answer, owner, compare, served, said } =
-            *self;
+        let Watch {
+            way,
+            exact,
+            backend,
+            model,
+            asked,
+            look,
+            answer,
+            owner,
+            scope,
+            compare,
+            served,
+            said,
+        } = *self;
         let Some(text) = said.whole().map(str::to_owned) else { return };
         let mut label = None;
         if let Some(candidate) = compare
@@ -307,12 +314,18 @@ impl Watch {
             if let Some(stored) = stored.whole() {
                 let (verdict, by) = if same_text(stored, &text) {
                     (Verdict::Same, "text")
-                } else if let Judge::Model(named) = way.cache.policy(&owner.route).judge {
+                } else if let Some(mut call) =
+                    verdict_call(&way.cache.policy(&owner.route).judge, &model)
+                {
                     let pair = [
                         [candidate.question.as_ref(), stored],
                         [asked.question.as_str(), text.as_str()],
                     ];
-                    (judge(&backend, named.as_ref().unwrap_or(&model), pair).await, "model")
+                    // What it reads is the tenant's: it is asked with the tenant's credential, and what an engine
+                    // keeps of it is in the tenant's scope.
+                    call.origin.tenant = owner.tenant.clone().into();
+                    call.scope = scope;
+                    (judge(&backend, call, pair).await, "model")
                 } else {
                     (Verdict::Unsettled, "text")
                 };
@@ -330,38 +343,53 @@ impl Watch {
             }
         }
         let cache = way.cache.clone();
-        let learnt = tokio::task::spawn_blocking(move || -> Result<(), SemanticError> {
+        let learnt = tokio::task::spawn_blocking(move || {
             if let Some(label) = label {
-                cache.learn(&label, look.epoch)?;
+                cache.learn(label, look.epoch);
             }
             // A served answer belongs to another question's key; this call has none of its own.
             if !served {
-                cache.keep(&asked, &look, answer, owner)?;
+                cache.keep(&asked, &look, answer, owner);
             }
-            Ok(())
         });
-        if let Ok(Err(error)) = learnt.await {
+        if let Err(error) = learnt.await {
             tracing::warn!("the semantic cache could not learn: {error}");
         }
     }
 }
 
-/// Asks the model whether one answer is right for both questions. What is no clear yes or no settles nothing.
-async fn judge(backend: &Arc<dyn Backend>, model: &str, pair: [[&str; 2]; 2]) -> Verdict {
+/// The route by which a judge's calls reach its upstream and no other.
+pub fn judge_route(upstream: &str) -> String {
+    format!("tapri-judge:{upstream}")
+}
+
+/// A call to whoever judges, without its question; `None` where that is a person.
+fn verdict_call(judge: &Judge, answered: &str) -> Option<Call> {
+    let mut call = Call::chat(Vec::new());
+    call.model = Some(match judge {
+        Judge::Person => return None,
+        Judge::Model(named) => named.clone().unwrap_or_else(|| answered.to_owned()),
+        Judge::Upstream { upstream, model } => {
+            call.origin.route = judge_route(upstream).into();
+            model.clone()
+        }
+    });
+    call.max_tokens = Some(4);
+    call.sampling.temperature = 0.0;
+    call.cache.no_store = true;
+    Some(call)
+}
+
+/// Asks a model whether one answer is right for both questions. What is no clear yes or no settles nothing.
+async fn judge(backend: &Arc<dyn Backend>, mut call: Call, pair: [[&str; 2]; 2]) -> Verdict {
     let [[first, given], [second, wanted]] = pair;
     let question = format!(
         "Two questions were answered.\n\nQuestion 1: {first}\nAnswer 1: {given}\n\nQuestion 2: {second}\nAnswer 2: {wanted}\n\n\
          Would answer 1 also be a right and complete answer to question 2, with no fact, number, name, date or condition \
          different from answer 2? Say yes or no."
     );
-    let mut call = Call::chat(vec![
-        Message::system("You compare answers. You say yes or no and nothing else."),
-        Message::user(question),
-    ]);
-    call.model = Some(model.to_owned());
-    call.max_tokens = Some(4);
-    call.sampling.temperature = 0.0;
-    call.cache.no_store = true;
+    let system = "You compare answers. You say yes or no and nothing else.";
+    call.prompt = Prompt::Chat(vec![Message::system(system), Message::user(question)]);
     let Ok(mut events) = backend.start(call).await else { return Verdict::Unsettled };
     let mut said = Said::default();
     while let Some(event) = events.next().await {

@@ -10,19 +10,21 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tapri_api::{
     Admission, ApiError, Call, CallEvent, ErrorKind, Finish, FinishReason, Format, Inbound, Prompt,
-    Timings, Token, Usage,
+    TenantScope, Timings, Token, Usage,
 };
 use tapri_cache::exact::{ExactCache, ExactConfig, Filter, SystemClock};
-use tapri_cache::semantic::{SemanticCache, SemanticMode, SemanticPolicy, SemanticStore};
+use tapri_cache::semantic::{Judge, SemanticCache, SemanticMode, SemanticPolicy, SemanticStore};
 use tapri_embed::Embedder;
 use tapri_embed::letters::Letters;
 use tapri_pipeline::{Backend, BackendStats, ModelCard, Pipeline, Running};
 use tapri_upstream::{Answer, CallStream, EventSource};
 
-/// Answers the last user turn by a list; counts what it was asked.
+/// Answers the last user turn by a list; counts what it was asked. As a judge it says what it is told to.
 struct Listed {
     answers: Mutex<HashMap<String, String>>,
     asked: Mutex<Vec<String>>,
+    verdict: Mutex<String>,
+    judged: Mutex<Vec<Call>>,
 }
 
 struct Play(VecDeque<CallEvent>);
@@ -58,10 +60,20 @@ impl Backend for Listed {
     }
 
     fn start(&self, call: Call) -> Answer<CallStream> {
-        let question = question(&call);
-        let answer = self.answers.lock().unwrap().get(&question).cloned();
-        self.asked.lock().unwrap().push(question);
-        let text = answer.unwrap_or_else(|| "I don't know.".to_owned());
+        let text = if matches!(call.prompt, Prompt::Chat(_)) {
+            self.judged.lock().unwrap().push(call);
+            let verdict = self.verdict.lock().unwrap().clone();
+            if verdict.is_empty() {
+                let error = ApiError::new(ErrorKind::Internal, "the judge is ill");
+                return Box::pin(std::future::ready(Err(error)));
+            }
+            verdict
+        } else {
+            let question = question(&call);
+            let answer = self.answers.lock().unwrap().get(&question).cloned();
+            self.asked.lock().unwrap().push(question);
+            answer.unwrap_or_else(|| "I don't know.".to_owned())
+        };
         let events = VecDeque::from([
             CallEvent::Admitted(Admission {
                 reuse: None,
@@ -109,8 +121,16 @@ struct Scene {
 
 impl Scene {
     fn new(mode: SemanticMode, budget: f64, recheck: f64) -> Self {
-        let backend = Arc::new(Listed { answers: Mutex::default(), asked: Mutex::default() });
-        let policy = SemanticPolicy { mode, budget, recheck, ..SemanticPolicy::default() };
+        Scene::with(SemanticPolicy { mode, budget, recheck, ..SemanticPolicy::default() })
+    }
+
+    fn with(policy: SemanticPolicy) -> Self {
+        let backend = Arc::new(Listed {
+            answers: Mutex::default(),
+            asked: Mutex::default(),
+            verdict: Mutex::default(),
+            judged: Mutex::default(),
+        });
         let policies = HashMap::from([(Format::Chat.path().to_owned(), policy)]);
         let store = SemanticStore::in_memory().unwrap();
         let embedder = Embedder::checked(Letters::sound()).unwrap();
@@ -147,6 +167,8 @@ impl Scene {
             Inbound::read(Format::Chat, Bytes::from(body.to_string()), Vec::new()).unwrap();
         let mut call = Call::request(Arc::new(inbound));
         call.origin.route = Format::Chat.path().into();
+        call.origin.tenant = "acme".into();
+        call.scope = TenantScope(vec![7]);
         let mut running: Running = self.pipeline.start(call).await.unwrap();
         let status = running.cache_status().to_string();
         let mut text = String::new();
@@ -265,4 +287,65 @@ async fn off_is_off() {
     assert!(status.contains("tapri-semantic; fwd=bypass; detail=\"off\""), "{status}");
     assert!(scene.semantic().is_empty());
     assert_eq!(scene.semantic().counts().lookups, 0);
+}
+
+/// A model is asked where the texts differ: a clear yes is right, a clear no is wrong and forgets the answer, and
+/// anything else waits for a person and counts as wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_judges_what_is_not_the_same_text() {
+    let judge = Judge::Upstream { upstream: "strict".to_owned(), model: "judge".to_owned() };
+    let scene = Scene::with(SemanticPolicy {
+        mode: SemanticMode::Shadow,
+        judge,
+        ..SemanticPolicy::default()
+    });
+    scene.answers(STORED, "In the settings.");
+    NEAR.iter().for_each(|question| scene.answers(question, "Under settings, at the bottom."));
+    // Its own words are no judge's: each round compares with this question again.
+    let keep = async || {
+        scene.pipeline.exact().unwrap().purge(&Filter::default()).await.unwrap();
+        scene.semantic().purge(&Filter::default()).unwrap();
+        scene.ask(STORED).await;
+        until("the first is kept", || scene.semantic().len() == 1).await;
+    };
+    let cases = [
+        ("Yes.", [0, 0], "kept"),
+        ("yes, it would", [0, 0], "kept"),
+        ("No, the place differs.", [1, 0], "forgotten"),
+        ("It depends", [1, 1], "kept"),
+        ("", [1, 1], "kept"),
+    ];
+    for (round, (says, [wrong, unsettled], then)) in cases.into_iter().enumerate() {
+        keep().await;
+        let before = scene.semantic().counts();
+        *scene.backend.verdict.lock().unwrap() = says.to_owned();
+        scene.ask(NEAR[0]).await;
+        until("it is compared", || scene.semantic().counts().labels > before.labels).await;
+        let counts = scene.semantic().counts();
+        assert_eq!(counts.wrong - before.wrong, wrong, "{says}");
+        assert_eq!(counts.unsettled - before.unsettled, unsettled, "{says}");
+        // The new question is kept as well; the old one goes where it was wrong.
+        let stored = if then == "kept" { 2 } else { 1 };
+        until("the new one is kept", || scene.semantic().len() == stored).await;
+        let judged = scene.backend.judged.lock().unwrap();
+        assert_eq!(judged.len(), round + 1);
+        let call = &judged[round];
+        let Prompt::Chat(messages) = &call.prompt else { panic!() };
+        let text = format!("{messages:?}");
+        for part in [STORED, "In the settings.", NEAR[0], "at the bottom"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(call.model.as_deref(), Some("judge"));
+        assert_eq!(call.origin.route, tapri_pipeline::semantic::judge_route("strict"));
+        // With the tenant's own credential, in its scope, and leaving nothing behind.
+        assert_eq!((&*call.origin.tenant, &call.scope), ("acme", &TenantScope(vec![7])));
+        assert!(call.cache.no_store && call.sampling.temperature == 0.0);
+    }
+    // Where the texts are the same nobody is asked.
+    keep().await;
+    scene.answers(NEAR[1], "in the settings");
+    let labels = scene.semantic().counts().labels;
+    scene.ask(NEAR[1]).await;
+    until("it is compared", || scene.semantic().counts().labels > labels).await;
+    assert_eq!(scene.backend.judged.lock().unwrap().len(), 5);
 }

@@ -4,6 +4,7 @@
 //! Tapri's own are `tapri_*`.
 
 mod exact;
+mod semantic;
 
 use std::fmt;
 use std::sync::Arc;
@@ -124,6 +125,7 @@ impl Metrics {
         registry.register_collector(Box::new(UpstreamCollector(pipeline.clone())));
         registry.register_collector(Box::new(EngineCollector { pipeline: pipeline.clone() }));
         registry.register_collector(Box::new(exact::ExactCollector::of(pipeline)));
+        registry.register_collector(Box::new(semantic::SemanticCollector::of(pipeline)));
         if let Some(alerts) = alerts {
             registry.register_collector(Box::new(AlertCollector(Arc::clone(alerts))));
         }

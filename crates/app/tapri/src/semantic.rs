@@ -43,7 +43,7 @@ enum SemanticCommand {
 }
 
 /// The encoder's flag, the same for every subcommand that embeds.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct EncoderArgs {
     /// The sentence encoder: a name from 'tapri pull', or the path of its .safetensors file
     #[arg(

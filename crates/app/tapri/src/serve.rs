@@ -15,10 +15,12 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use clap::{CommandFactory, FromArgMatches};
 use tapri_pipeline::cache::exact::ExactCache;
+use tapri_pipeline::cache::semantic::SemanticCache;
 use tapri_server::{BodyLimit, Connections, Reload, ServeError, ServerConfig, Tenants};
 use tracing_subscriber::EnvFilter;
 
 use self::exact::ExactArgs;
+use self::semantic::SemanticServeArgs;
 use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::access::Access;
 use crate::config::sections::Isolation;
@@ -72,14 +74,15 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
     })?;
     not_here(&config)?;
     let exact = args.exact.cache(&config)?;
-    let semantic = args.semantic.cache(&config, exact.is_some())?;
+    let semantic = args.semantic.cache(&config, &args.exact.policies(&config))?;
+    let caches = Caches { exact: exact.clone(), semantic: semantic.clone() };
     // The engine process of a tenant is asked by its gateway alone.
     let pages = match args.child_of_tapri {
         None => args.pages.config(&secret)?,
         Some(_) => None,
     };
     let server =
-        ServerConfig { tenants: Arc::new(tenants), pages, ..server(args, &config, exact.clone())? };
+        ServerConfig { tenants: Arc::new(tenants), pages, ..server(args, &config, caches)? };
     let has_pages = server.pages.is_some();
     runtime.block_on(async {
         // The port before the model: that it is taken should be known at once.
@@ -120,7 +123,7 @@ fn not_here(config: &Config) -> Result<()> {
 }
 
 /// The server's settings, but for the tenants.
-fn server(args: &ServeArgs, config: &Config, exact: Option<ExactCache>) -> Result<ServerConfig> {
+fn server(args: &ServeArgs, config: &Config, caches: Caches) -> Result<ServerConfig> {
     let given = &config.sections.server;
     let default = ServerConfig::default();
     let (body, connections) = (default.body_limit, default.connections);
@@ -143,13 +146,24 @@ fn server(args: &ServeArgs, config: &Config, exact: Option<ExactCache>) -> Resul
         },
         shutdown_limit: given.shutdown_limit.unwrap_or(default.shutdown_limit),
         admin_listen: config.sections.admin.listen.clone(),
-        reload: Some(reload(config, args.exact.clone(), exact)),
+        reload: Some(reload(config, args.exact.clone(), args.semantic.clone(), caches)),
         ..default
     })
 }
 
+/// The caches whose policies a reload changes.
+struct Caches {
+    exact: Option<ExactCache>,
+    semantic: Option<SemanticCache>,
+}
+
 /// Reads the file again. Flags keep their values until the next start; what differs is said.
-fn reload(first: &Config, flags: ExactArgs, exact: Option<ExactCache>) -> Reload {
+fn reload(
+    first: &Config,
+    exact_flags: ExactArgs,
+    semantic_flags: SemanticServeArgs,
+    caches: Caches,
+) -> Reload {
     let running = first.flags.clone();
     let file = first.file.clone();
     Arc::new(move || {
@@ -170,10 +184,20 @@ fn reload(first: &Config, flags: ExactArgs, exact: Option<ExactCache>) -> Reload
                 tracing::warn!("{section}.{key} has changed, and holds from the next start");
             }
         }
-        let policies = flags.policies(&config);
-        match &exact {
-            Some(exact) => exact.set_policies(policies),
-            None if policies.are_off() => {}
+        let exact = exact_flags.policies(&config);
+        // Before anything is changed: a reload is whole or not at all.
+        let semantic =
+            semantic_flags.policies(&config, &exact).map_err(|error| failure::chain(&error))?;
+        match &caches.semantic {
+            Some(cache) => cache.set_policies(semantic),
+            None if semantic::are_off(&semantic) => {}
+            None => tracing::warn!(
+                "the semantic cache was off at the start, and is on from the next one"
+            ),
+        }
+        match &caches.exact {
+            Some(cache) => cache.set_policies(exact),
+            None if exact.are_off() => {}
             None => {
                 tracing::warn!("the exact cache was off at the start, and is on from the next one")
             }

@@ -14,7 +14,7 @@
 //! Map: [`question`] what a question says; [`lexicon`] what words mean; [`guards`] what must be the same; [`index`] the
 //! nearest stored question; [`evidence`] bounds on wrong answers; [`policy`] what a route does; [`evaluate`] figures
 //! over labelled pairs. The cache itself: [`scope`] what is asked and what must be the very same; [`cache`] what is near, what
-//! may be served and what is learnt; [`store`] its file; [`answers`] whether two answers are the same text.
+//! may be served and what is learnt; [`store`] where they are kept; [`answers`] whether two answers are the same text.
 //!
 //! ```
 //! use tapri_cache::semantic::{Question, objections};
@@ -42,6 +42,6 @@ pub use guards::{Guard, Objection, objections};
 pub use index::{FlatIndex, Index, Near, RowId};
 pub use policy::{Judge, PolicyError, SemanticMode, SemanticPolicy};
 pub use question::Question;
-pub use store::{SemanticStore, SemanticStoreError};
+pub use store::{Keeper, SemanticStore, SemanticStoreError, Shared};
 
 use crate::exact::entry::millis;

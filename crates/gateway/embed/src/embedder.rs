@@ -1,6 +1,6 @@
 //! What the rest of Tapri uses.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::check::{CheckError, check};
 use crate::stored::Stored;
@@ -46,6 +46,15 @@ pub enum EmbedError {
         /// What it sent.
         found: String,
     },
+    /// It failed a moment ago.
+    #[error("the embedder at {url} failed a moment ago, and is left alone for another")]
+    Resting {
+        /// Its address.
+        url: String,
+    },
+    /// It could not be checked at the start, and was found to be of no use since.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Something that embeds. It may block: call it from a thread that may wait.
@@ -73,6 +82,8 @@ pub const DEFAULT_STORED_BYTES: usize = 4 << 20;
 pub struct Embedder {
     inner: Arc<dyn Embed>,
     stored: Arc<Mutex<Stored>>,
+    /// What the check said, once it could be made.
+    verdict: Arc<OnceLock<Result<(), String>>>,
 }
 
 impl Embedder {
@@ -81,9 +92,34 @@ impl Embedder {
     /// # Errors
     /// When it fails, or is degenerate: see [`CheckError`].
     pub fn checked(inner: impl Embed) -> Result<Self, CheckError> {
-        check(&inner)?;
+        let embedder = Embedder::checked_later(inner);
+        embedder.check()?;
+        Ok(embedder)
+    }
+
+    /// Takes an embedder into use that is checked before its first text: one that is elsewhere, and may not be there
+    /// yet. Until it was found sound it embeds nothing.
+    pub fn checked_later(inner: impl Embed) -> Self {
         let stored = Arc::new(Mutex::new(Stored::new(DEFAULT_STORED_BYTES)));
-        Ok(Embedder { inner: Arc::new(inner), stored })
+        Embedder { inner: Arc::new(inner), stored, verdict: Arc::default() }
+    }
+
+    /// Checks it, unless that was done.
+    ///
+    /// # Errors
+    /// When it fails, or is degenerate: see [`CheckError`].
+    pub fn check(&self) -> Result<(), CheckError> {
+        if let Some(verdict) = self.verdict.get() {
+            return verdict.clone().map_err(CheckError::Degenerate);
+        }
+        let found = check(&*self.inner);
+        match &found {
+            Ok(()) => drop(self.verdict.set(Ok(()))),
+            Err(CheckError::Degenerate(what)) => drop(self.verdict.set(Err(what.clone()))),
+            // Asked again with the next text.
+            Err(CheckError::Failed(_)) => {}
+        }
+        found
     }
 
     /// The same with room for so many bytes of vectors.
@@ -121,6 +157,10 @@ impl Embedder {
         if missing.is_empty() {
             return Ok(out);
         }
+        self.check().map_err(|error| match error {
+            CheckError::Failed(error) => error,
+            refused => EmbedError::Refused(refused.to_string()),
+        })?;
         let wanted: Vec<&str> = missing.iter().map(|place| texts[*place]).collect();
         let found = self.inner.embed(&wanted)?;
         let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! An embedder behind an OpenAI-compatible `/v1/embeddings`.
 
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -15,6 +15,10 @@ const TEXTS_AT_ONCE: usize = 64;
 /// The largest answer that is read: 64 vectors of 4,096 numbers written out in full.
 const LARGEST_ANSWER: u64 = 16 << 20;
 
+/// How long it is left alone after it could not be reached or was too slow, so that one that is down costs the time
+/// limit once in a while and not with each call.
+const REST: Duration = Duration::from_secs(1);
+
 /// Asks over HTTP, blocking. Its vectors are scaled to length 1, whatever comes.
 pub struct UpstreamEmbedder {
     url: String,
@@ -23,6 +27,7 @@ pub struct UpstreamEmbedder {
     fingerprint: String,
     dimensions: OnceLock<usize>,
     agent: ureq::Agent,
+    rests_until: Mutex<Option<Instant>>,
 }
 
 #[derive(Deserialize)]
@@ -61,20 +66,38 @@ impl UpstreamEmbedder {
             fingerprint,
             dimensions: OnceLock::new(),
             agent,
+            rests_until: Mutex::new(None),
         }
+    }
+
+    fn rest(&self) {
+        let mut until = self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = Some(Instant::now() + REST);
+    }
+
+    fn is_resting(&self) -> bool {
+        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
     }
 
     fn ask(&self, texts: &[&str]) -> Result<Vec<Embedding>, EmbedError> {
         let failed = |message: String| EmbedError::Upstream { url: self.url.clone(), message };
         let wrong = |found: String| EmbedError::Answer { url: self.url.clone(), found };
+        if self.is_resting() {
+            return Err(EmbedError::Resting { url: self.url.clone() });
+        }
         let mut request = self.agent.post(&self.url);
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
         let body = json!({"model": self.model, "input": texts, "encoding_format": "float"});
-        let mut response = request.send_json(&body).map_err(|error| failed(error.to_string()))?;
+        let mut response = request.send_json(&body).map_err(|error| {
+            self.rest();
+            failed(error.to_string())
+        })?;
         let status = response.status();
         if !status.is_success() {
+            self.rest();
             return Err(failed(format!("status {}", status.as_u16())));
         }
         let answer: Answer = response

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tapri_embed::{Embed, EmbedError, UpstreamEmbedder};
+use tapri_embed::{CheckError, Embed, EmbedError, Embedder, UpstreamEmbedder};
 
 /// Answers each request with the next of these; gives back what was asked.
 fn serve(answers: Vec<(u16, String)>) -> (String, thread::JoinHandle<Vec<(String, Value)>>) {
@@ -87,4 +87,26 @@ fn what_is_no_answer_is_an_error() {
     served.join().unwrap();
     let error = client(&url).embed(&["a"]).unwrap_err();
     assert!(matches!(error, EmbedError::Upstream { .. }), "{error}");
+}
+
+/// One that is not there at the start is checked when it comes; one that then turns out to be degenerate is refused for
+/// good, and after a failure it is left alone for a moment.
+#[test]
+fn one_that_comes_later_is_checked_then() {
+    let embedder = Embedder::checked_later(client("http://127.0.0.1:1/v1"));
+    assert!(matches!(embedder.check(), Err(CheckError::Failed(_))));
+    assert!(matches!(embedder.embed_one("a"), Err(EmbedError::Resting { .. })));
+    // The same vector for every text.
+    let same: Vec<Value> =
+        (0..13).map(|at| json!({"index": at, "embedding": [1, 0, 0, 0, 0, 0, 0, 0]})).collect();
+    let (url, served) = serve(vec![(200, json!({"data": same}).to_string())]);
+    let embedder = Embedder::checked_later(client(&url));
+    for _ in 0..2 {
+        let error = embedder.embed_one("a").unwrap_err();
+        assert!(
+            matches!(&error, EmbedError::Refused(why) if why.contains("degenerate")),
+            "{error}"
+        );
+    }
+    assert_eq!(served.join().unwrap().len(), 1, "asked once");
 }

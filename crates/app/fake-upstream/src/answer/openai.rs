@@ -148,13 +148,14 @@ pub(super) fn completion_frames(answer: &Answer<'_>) -> Vec<Frame> {
     frames
 }
 
-/// Vectors that depend on the number of the input alone, of length 1.
+/// Vectors that depend on the number of the input alone, or on its text.
 pub(super) fn embeddings(answer: &Answer<'_>) -> Value {
-    let data: Vec<Value> = (0..answer.inputs)
-        .map(|index| {
-            let angle = index as f64 * 0.7;
-            let mut vector = vec![0.0; 8];
-            (vector[0], vector[1]) = (angle.cos(), angle.sin());
+    let data: Vec<Value> = answer
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(index, text)| {
+            let vector = if answer.script.letters { letters(text) } else { numbered(index) };
             json!({"object": "embedding", "index": index, "embedding": vector})
         })
         .collect();
@@ -163,4 +164,24 @@ pub(super) fn embeddings(answer: &Answer<'_>) -> Value {
         "object": "list", "model": answer.model, "data": data,
         "usage": {"prompt_tokens": prompt, "total_tokens": prompt},
     })
+}
+
+/// Of length 1.
+fn numbered(index: usize) -> Vec<f64> {
+    let angle = index as f64 * 0.7;
+    let mut vector = vec![0.0; 8];
+    (vector[0], vector[1]) = (angle.cos(), angle.sin());
+    vector
+}
+
+/// How often each pair of letters is in a text: crude, but near texts are near.
+fn letters(text: &str) -> Vec<f64> {
+    let letters: Vec<usize> = text
+        .bytes()
+        .filter(u8::is_ascii_alphabetic)
+        .map(|byte| usize::from(byte.to_ascii_lowercase() - b'a'))
+        .collect();
+    let mut vector = vec![0.0; 26 * 26];
+    letters.windows(2).for_each(|pair| vector[pair[0] * 26 + pair[1]] += 1.0);
+    vector
 }

@@ -61,6 +61,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
     })?;
     match Config::parse(Some(file.clone()), &text) {
         Ok(config) => {
+            crate::serve::semantic::check(&config)?;
             let sections = &config.sections;
             let count = |count: usize, what: &str| match count {
                 1 => format!("1 {what}"),

@@ -85,7 +85,7 @@ pub(crate) struct Cache {
 pub(crate) struct Semantic {
     /// A model of this machine, or an upstream's: `upstream:NAME/MODEL`.
     pub(crate) embedder: Option<String>,
-    /// `postgres://...`; without one, this process.
+    /// `postgres://...` or `sqlite:FILE`; without one, a file in the data folder.
     pub(crate) store: Option<Secretive>,
 }
 
@@ -170,12 +170,6 @@ pub(crate) fn read(root: &Section<'_, '_>, given: &mut Vec<Given>) -> Sections {
         timeout: section.get("timeout", quantity::duration),
     };
     section.end();
-    let section = root.section("semantic");
-    let semantic = Semantic {
-        embedder: section.get("embedder", text),
-        store: section.get("store", Secretive::parse),
-    };
-    section.end();
     let section = root.section("budgets");
     let budgets = Budgets {
         cache_memory: section.get("cache_memory", quantity::bytes),
@@ -192,6 +186,15 @@ pub(crate) fn read(root: &Section<'_, '_>, given: &mut Vec<Given>) -> Sections {
         .collect();
     // Also of those that have something else wrong with them: that is said once.
     let mut known = names.of("upstream");
+    let section = root.section("semantic");
+    let semantic = Semantic {
+        embedder: section.get("embedder", |written| {
+            let written = text(written)?;
+            upstream::model(&written, &known).map(|()| written)
+        }),
+        store: section.get("store", Secretive::parse),
+    };
+    section.end();
     known.push(Upstream::EMBEDDED.to_owned());
     let routes: Vec<Route> = root
         .sections("route")

@@ -10,18 +10,27 @@ use comfy_table::{Table, presets};
 use serde_json::json;
 use tapri_cache::semantic::evidence::labels_needed;
 use tapri_cache::semantic::store::Verdict;
-use tapri_cache::semantic::{Evidence, SemanticStore};
+use tapri_cache::semantic::{Evidence, Keeper};
 
-use crate::data;
 use crate::failure::Failure;
 use crate::pull::lines;
+use crate::serve::semantic::opened;
 
-/// Which file.
+/// Which store.
 #[derive(Debug, Args)]
 struct FileArgs {
     /// The semantic cache's file [default: semantic.sqlite in the data folder]
     #[arg(long, env = "TAPRI_SEMANTIC_FILE", hide_env_values = true, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// The store that servers share, instead of a file: postgres://USER@HOST:PORT/DATABASE
+    #[arg(
+        long,
+        env = "TAPRI_SEMANTIC_STORE",
+        hide_env_values = true,
+        value_name = "URL",
+        conflicts_with = "file"
+    )]
+    store: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -72,33 +81,17 @@ impl From<VerdictArg> for Verdict {
 const MOST_SHOWN: usize = 1_000;
 
 impl FileArgs {
-    fn open(&self) -> Result<SemanticStore> {
-        let path = match &self.file {
-            Some(path) => path.clone(),
-            None => data::folder()?.join("semantic.sqlite"),
-        };
-        if !path.exists() {
-            let hint =
-                "a route in the mode shadow or serve makes it: tapri serve --semantic shadow";
-            return Err(
-                Failure::new(anyhow!("there is no file {}", path.display()), Some(hint)).into()
-            );
-        }
-        SemanticStore::open(&path).map_err(|error| {
-            Failure::new(
-                error,
-                Some("it holds no documents of yours; a new one is made where it is moved away"),
-            )
-            .into()
-        })
+    fn open(&self) -> Result<Box<dyn Keeper>> {
+        let store = self.store.as_deref();
+        opened(store, self.file.clone())
     }
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {
-    let store = args.file.open()?;
+    let mut store = args.file.open()?;
     let mut routes: std::collections::BTreeMap<String, Evidence> =
         std::collections::BTreeMap::new();
-    for (route, similarity, wrong) in store.evidence()? {
+    for (route, similarity, wrong) in store.known()?.labels {
         routes.entry(route).or_default().add(similarity, wrong);
     }
     let waiting = store.unsettled(MOST_SHOWN)?;
@@ -165,10 +158,10 @@ pub(super) fn status(args: &StatusArgs) -> Result<ExitCode> {
 }
 
 pub(super) fn label(args: &LabelArgs) -> Result<ExitCode> {
-    let store = args.file.open()?;
+    let mut store = args.file.open()?;
     let mut out = stdout().lock();
     if let (Some(pair), Some(verdict)) = (args.pair, args.verdict) {
-        settle(&store, pair, verdict.into())?;
+        settle(&mut *store, pair, verdict.into())?;
         return Ok(ExitCode::SUCCESS);
     }
     let waiting = store.unsettled(MOST_SHOWN)?;
@@ -205,8 +198,8 @@ pub(super) fn label(args: &LabelArgs) -> Result<ExitCode> {
             break;
         };
         match line?.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => settle(&store, pair.id, Verdict::Same)?,
-            "n" | "no" => settle(&store, pair.id, Verdict::Wrong)?,
+            "y" | "yes" => settle(&mut *store, pair.id, Verdict::Same)?,
+            "n" | "no" => settle(&mut *store, pair.id, Verdict::Wrong)?,
             "q" | "quit" => break,
             _ => {}
         }
@@ -215,7 +208,7 @@ pub(super) fn label(args: &LabelArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn settle(store: &SemanticStore, pair: i64, verdict: Verdict) -> Result<()> {
+fn settle(store: &mut dyn Keeper, pair: i64, verdict: Verdict) -> Result<()> {
     if store.settle(pair, verdict)?.is_none() {
         let hint = "tapri semantic label --json lists the pairs that wait";
         return Err(Failure::new(anyhow!("no pair {pair} waits for a person"), Some(hint)).into());

@@ -1,24 +1,28 @@
 //! The semantic cache of `tapri serve`.
 
+mod embedder;
+mod store;
+
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use tapri_cache::exact::SystemClock;
+use tapri_cache::exact::{Policies, SystemClock};
 use tapri_cache::semantic::{
     Judge, SemanticCache, SemanticMode, SemanticPolicies, SemanticPolicy, SemanticStore,
 };
 
 use crate::config::{Config, sections as config};
-use crate::data;
 use crate::failure::Failure;
-use crate::semantic::{EncoderArgs, encoder};
+use crate::semantic::EncoderArgs;
+
+pub(crate) use store::{check, opened};
 
 /// Doors that questions come through. Each is a route of its own, with labels of its own.
 const DOORS: [&str; 3] = ["/v1/chat/completions", "/v1/messages", "/v1/responses"];
 
 /// Whether answers are given to other questions that mean the same.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Semantic cache")]
 pub(crate) struct SemanticServeArgs {
     /// Look for questions that mean the same; needs --exact-cache, which keeps the answers
@@ -50,46 +54,47 @@ enum ModeArg {
 
 impl SemanticServeArgs {
     /// The cache; `None` where nothing turns it on. Without an exact cache it is refused.
-    pub(crate) fn cache(&self, config: &Config, exact: bool) -> Result<Option<SemanticCache>> {
-        let policies = self.policies(config)?;
-        if policies.values().all(|policy| policy.mode == SemanticMode::Off) {
+    pub(crate) fn cache(&self, config: &Config, exact: &Policies) -> Result<Option<SemanticCache>> {
+        let policies = self.policies(config, exact)?;
+        if are_off(&policies) {
             return Ok(None);
         }
-        if !exact {
-            return Err(Failure::usage(
-                "the semantic cache needs the exact cache, which keeps the answers",
-                "turn it on for the same route, or add --exact-cache always",
-            )
-            .into());
-        }
-        let sections = &config.sections;
-        if sections.semantic.store.is_some() {
-            return Err(Failure::usage(
-                "semantic.store: a shared index of questions is not there yet",
-                "leave it out: each process keeps its own index",
-            )
-            .into());
-        }
-        let encoder = match sections.semantic.embedder.as_deref() {
-            Some(elsewhere) if elsewhere.starts_with("upstream:") => {
-                return Err(Failure::usage(
-                    "semantic.embedder: an upstream's embeddings are not used by the semantic cache yet",
-                    "leave it out, or name a model of this machine: all-minilm-l6-v2",
-                )
-                .into());
-            }
-            Some(model) => encoder(&EncoderArgs { encoder: model.to_owned() })?,
-            None => encoder(&self.encoder)?,
-        };
-        let folder = data::folder()?;
-        std::fs::create_dir_all(&folder)?;
-        let store = SemanticStore::open(&folder.join("semantic.sqlite"))?;
+        let embedder = embedder::embedder(config, &self.encoder)?;
         let seed = std::process::id().into();
-        Ok(Some(SemanticCache::open(encoder, store, policies, Arc::new(SystemClock), seed)?))
+        let clock = Arc::new(SystemClock);
+        let timeout = config.sections.cache.timeout;
+        let opened = match store::place(config)? {
+            store::Place::File(path) => {
+                if let Some(folder) = path.parent() {
+                    std::fs::create_dir_all(folder)?;
+                }
+                let store = SemanticStore::open(&path).map_err(store::failure)?;
+                if let Some(aside) = store.aside() {
+                    eprintln!(
+                        "warning: the semantic cache's file was corrupt and is now {}; a new one is begun, and routes gather labels anew",
+                        aside.display()
+                    );
+                }
+                SemanticCache::open(embedder, store, policies, clock, seed)
+            }
+            #[cfg(feature = "postgres")]
+            store::Place::Postgres(url) => {
+                let store = store::postgres(&url, timeout)?;
+                SemanticCache::shared(embedder, store, policies, clock, seed)
+            }
+            // It was refused where it was read.
+            #[cfg(not(feature = "postgres"))]
+            store::Place::Postgres(_) => {
+                let _ = timeout;
+                return Err(store::refused(&tapri_cache::semantic::store::PlaceError::NotBuilt));
+            }
+        };
+        Ok(Some(opened.map_err(store::failure)?))
     }
 
     /// What each route does: as the configuration says, and as the flags say for the doors.
-    pub(crate) fn policies(&self, config: &Config) -> Result<SemanticPolicies> {
+    /// A route that is on while its exact cache is off is refused.
+    pub(crate) fn policies(&self, config: &Config, exact: &Policies) -> Result<SemanticPolicies> {
         let default = SemanticPolicy::default();
         let budget = config.sections.budgets.semantic_wrong.unwrap_or(default.budget);
         let mut policies = SemanticPolicies::new();
@@ -118,12 +123,7 @@ impl SemanticServeArgs {
                 config::SemanticMode::Serve => SemanticMode::Serve,
             };
             let judge = match &semantic.judge {
-                // `upstream:NAME/MODEL`: the model says which upstream.
-                Some(judge) => {
-                    let model = judge.strip_prefix("upstream:").unwrap_or(judge);
-                    let model = model.split_once('/').map_or(model, |(_, model)| model);
-                    Judge::Model(Some(model.to_owned()))
-                }
+                Some(written) => judge(written),
                 None => Judge::Person,
             };
             let policy = SemanticPolicy {
@@ -136,6 +136,40 @@ impl SemanticServeArgs {
             };
             policies.insert(route.name.clone(), checked(&route.name, policy)?);
         }
+        let mut on: Vec<&String> = policies
+            .iter()
+            .filter(|(_, policy)| policy.mode != SemanticMode::Off)
+            .map(|(route, _)| route)
+            .collect();
+        on.sort();
+        if let Some(route) = on
+            .into_iter()
+            .find(|route| exact.of(route.as_str()).mode == tapri_cache::exact::Mode::Off)
+        {
+            return Err(Failure::usage(
+                format!(
+                    "route {route}: the semantic cache needs the exact cache, which keeps the answers"
+                ),
+                "turn it on for the same route, or add --exact-cache always",
+            )
+            .into());
+        }
         Ok(policies)
+    }
+}
+
+/// Whether no route looks.
+pub(crate) fn are_off(policies: &SemanticPolicies) -> bool {
+    policies.values().all(|policy| policy.mode == SemanticMode::Off)
+}
+
+/// `upstream:NAME/MODEL`, or a model's name: whoever serves it.
+fn judge(written: &str) -> Judge {
+    match written.strip_prefix("upstream:").and_then(|it| it.split_once('/')) {
+        Some((config::Upstream::EMBEDDED, model)) => Judge::Model(Some(model.to_owned())),
+        Some((upstream, model)) => {
+            Judge::Upstream { upstream: upstream.to_owned(), model: model.to_owned() }
+        }
+        None => Judge::Model(Some(written.to_owned())),
     }
 }

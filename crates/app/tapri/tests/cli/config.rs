@@ -121,3 +121,37 @@ fn keys_are_shown_once_and_kept_as_hashes() {
     assert_eq!(rotate().code, Some(0));
     assert!(first != secret() && first.trim().len() == 64);
 }
+
+/// What is written of the semantic cache is done, or refused with a reason: by the check, and before anything starts.
+#[test]
+fn what_the_semantic_cache_cannot_do_is_refused() {
+    let shell = Shell::new();
+    let cases = [
+        ("[semantic]\nembedder = \"upstream:far/e5\"\n", "there is no upstream \"far\""),
+        ("[semantic]\nembedder = \"upstream:near\"\n", "upstream:NAME/MODEL"),
+        ("[semantic]\nstore = \"redis://h\"\n", "names no store of questions"),
+        ("[semantic]\nstore = \"postgres://u:p@h/d\"\n", "holds a password"),
+        (
+            "[[route]]\nname = \"a\"\n[route.semantic]\nmode = \"shadow\"\njudge = \"upstream:nera/m\"\n",
+            "did you mean \"near\"?",
+        ),
+        (
+            "[[route]]\nname = \"a\"\n[route.exact]\nmode = \"off\"\n[route.semantic]\nmode = \"serve\"\n",
+            "the exact cache of this route is off",
+        ),
+    ];
+    for (lines, wanted) in cases {
+        let near = "[[upstream]]\nname = \"near\"\nurl = \"http://h:1/v1\"\n";
+        shell.file("tapri.toml", &format!("{lines}{near}"));
+        let said = shell.run(&["config", "check"]);
+        assert!(said.code != Some(0) && said.err.contains(wanted), "{lines}: {}", said.all());
+        assert!(!said.err.contains("u:p"), "{}", said.err);
+    }
+    // An address that is kept elsewhere is looked at where it is there.
+    let example = example("fleet.toml");
+    for (address, right) in [("postgres://tapri@h/d", true), ("mysql://h", false)] {
+        let mut command = shell.command(&["config", "check", &example]);
+        let said = Said::from(command.env("TAPRI_POSTGRES", address).output().unwrap());
+        assert_eq!(said.code == Some(0), right, "{address}: {}", said.all());
+    }
+}

@@ -81,11 +81,11 @@ fn explained_and_refused() {
 
 #[test]
 fn pairs_wait_for_a_person() {
-    use tapri_cache::semantic::SemanticStore;
     use tapri_cache::semantic::store::{Label, Owner, Verdict};
+    use tapri_cache::semantic::{Keeper, SemanticStore};
     let shell = Shell::new();
     let file = shell.dir.path().join("semantic.sqlite");
-    let store = SemanticStore::open(&file).unwrap();
+    let mut store = SemanticStore::open(&file).unwrap();
     let label = |verdict| Label {
         entry: 1,
         owner: Owner { route: "faq".to_owned(), ..Owner::default() },
@@ -98,9 +98,10 @@ fn pairs_wait_for_a_person() {
         asked: ["Where's it?".to_owned(), "It is in the shed.".to_owned()],
     };
     for _ in 0..400 {
-        store.label(&label(Verdict::Same)).unwrap();
+        store.label(&label(Verdict::Same), 0).unwrap();
     }
-    let pair = store.label(&label(Verdict::Unsettled)).unwrap().to_string();
+    store.label(&label(Verdict::Unsettled), 0).unwrap();
+    let pair = store.unsettled(1).unwrap()[0].id.to_string();
     drop(store);
     let run =
         |args: &[&str]| shell.run(&[&["semantic"], args, &["--file", "semantic.sqlite"]].concat());

@@ -1,12 +1,15 @@
 //! The semantic cache of `tapri serve`, with the real sentence encoder in front of a scripted upstream.
 
+use std::fs;
+use std::process::Output;
+
 use serde_json::{Value, json};
 use tapri_fake_upstream::Script;
 
 use crate::gateway::{BLUE, CHAT, RED, Scene};
-use crate::process::Server;
+use crate::process::{Server, tapri};
 use crate::tenants::call;
-use crate::{post_with, read, wait_until};
+use crate::{get, post_with, read, wait_until};
 
 /// A route that serves after two labels without an error: a budget of nine in ten is no setting for people.
 const SERVES: &str = r#"
@@ -109,4 +112,124 @@ fn a_question_of_one_tenant_never_answers_another() {
     let (head, own) = ask(&server, BLUE, "how do i CANCEL my plan?");
     assert!(cache_status(&head).contains("tapri-semantic; hit"), "{head}");
     assert_eq!(own["choices"][0]["message"]["content"], "For blue: by post.");
+}
+
+/// An upstream's embeddings instead of a model of this machine; what comes of it is in the metrics, and a reload changes
+/// what routes do.
+#[test]
+fn an_upstreams_embeddings_metrics_and_reload() {
+    let scene = Scene::new(2);
+    // The second embeds, so that what the first is asked is questions alone.
+    let config = SERVES.replace("\"ENCODER\"", "\"upstream:embeds/near\"")
+        + "[[upstream]]\nname = \"embeds\"\nurl = \"URL1\"\nmodels = [\"near=e5\"]\n";
+    scene.fakes[1].always(Script { letters: true, ..Script::default() });
+    let server = scene.serve(&config);
+    let (asked, seen) = (scene.fakes[1].seen(), scene.fakes[1].came());
+    assert_eq!(seen, 1, "it was checked at the start");
+    assert_eq!(asked[0].json()["model"], "e5", "by the name that it has there");
+    scene.fakes[0].always(Script::text("In the settings."));
+    ask(&server, RED, STORED);
+    until_served(&server, RED, NEAR);
+    ask(&server, RED, "How do I renew my plan?");
+    let all = get(&server, "/metrics");
+    // Labels of the whole server come first, so lines are found by their ends.
+    let value = |name: &str, label: &str| {
+        let metrics = get(&server, "/metrics");
+        let line = metrics.lines().find(|line| line.starts_with(name) && line.contains(label));
+        line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    };
+    let name = "tapri_semantic_lookups_total";
+    assert_eq!(value(name, "outcome=\"hit\""), 1.0);
+    assert!(value(name, "outcome=\"shadow\"") >= 2.0);
+    assert_eq!(value(name, "outcome=\"guarded\""), 1.0);
+    assert!(value(name, "outcome=\"nothing\"") >= 1.0, "the first question");
+    assert_eq!(value("tapri_semantic_guard_refusals_total", "guard=\"content\""), 1.0, "{all}");
+    assert!(value("tapri_semantic_labels_total", "verdict=\"same\"") >= 2.0);
+    assert_eq!(value("tapri_semantic_labels_total", "verdict=\"wrong\""), 0.0);
+    assert!(value("tapri_semantic_entries", "") >= 3.0);
+    let bound = value("tapri_semantic_wrong_bound", "from=\"0.98\"");
+    assert!(bound > 0.0 && bound < 0.9, "{bound}");
+    assert_eq!(value("tapri_semantic_serves_from", "route=\"cached\""), 0.7f32.into());
+    assert_eq!(value("tapri_semantic_errors_total", "store=\"sqlite\""), 0.0);
+
+    // It dies: the model answers, and the failure is counted.
+    scene.fakes[1].always(Script { status: Some(503), ..Script::default() });
+    let (head, _) = ask(&server, RED, "How would I cancel my plan?");
+    assert!(cache_status(&head).contains("tapri-semantic; fwd=miss"), "{head}");
+    assert!(value(name, "outcome=\"failed\"") >= 1.0);
+    assert!(value("tapri_semantic_errors_total", "store=\"sqlite\"") >= 1.0);
+
+    // From serve to off, without a restart.
+    scene.write(&config.replace("mode = \"serve\"", "mode = \"off\""));
+    server.signal("HUP");
+    let mut number = 0;
+    wait_until("the route is off", || {
+        number += 1;
+        let (head, _) =
+            ask(&server, RED, &format!("How do I cancel my plan{}", ".".repeat(number)));
+        cache_status(&head).contains("tapri-semantic; fwd=bypass")
+    });
+    // A policy that can't be followed changes nothing.
+    scene.write(&config.replace("budget = \"90%\"", "budget = 1.5"));
+    server.signal("HUP");
+    let (head, _) = ask(&server, RED, "How do I cancel my plan!!!");
+    assert!(cache_status(&head).contains("tapri-semantic; fwd=bypass"), "{head}");
+}
+
+fn refused(config: &std::path::Path) -> Output {
+    let data = config.parent().unwrap().join("data");
+    let mut command = tapri(&["serve", "--port", "0", "--config", config.to_str().unwrap()]);
+    command.env("TAPRI_DATA", data).output().unwrap()
+}
+
+/// The scripted upstream's usual vectors depend on the place of a text in its list alone: every question would be near
+/// every other.
+#[test]
+fn a_degenerate_embedder_is_refused_at_the_start() {
+    let scene = Scene::new(1);
+    let config = scene.write(&SERVES.replace("ENCODER", "upstream:fake/m"));
+    let said = refused(&config);
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert_eq!(said.status.code(), Some(2), "{text}");
+    assert!(text.contains("semantic.embedder") && text.contains("degenerate"), "{text}");
+    assert!(text.contains("hint: "), "{text}");
+}
+
+/// A file that is no database any more is set aside, and serving goes on.
+#[test]
+fn a_corrupt_file_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("semantic.sqlite");
+    fs::write(&file, "not a database, not any more ".repeat(400)).unwrap();
+    let scene = Scene::new(1);
+    let store = format!("[semantic]\nstore = \"sqlite:{}\"", file.display());
+    let server = scene.serve(&with_encoder(&SERVES.replace("[semantic]", &store)));
+    ask(&server, RED, STORED);
+    until_served(&server, RED, NEAR);
+    let names = fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.file_name());
+    let aside = names.filter(|name| name.to_string_lossy().contains(".corrupt-")).count();
+    assert_eq!(aside, 1);
+    let head = fs::read(&file).unwrap();
+    assert!(head.starts_with(b"SQLite format 3"), "a new one was begun");
+}
+
+/// Questions in a Postgres that isn't there: every call is answered by the model, and the failure counted.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_shared_store_that_is_not_there_costs_no_call() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let scene = Scene::new(1);
+    let store = format!("[semantic]\nstore = \"postgres://tapri@{free}/tapri\"");
+    let server = scene.serve(&with_encoder(&SERVES.replace("[semantic]", &store)));
+    for question in [STORED, NEAR, SIMILAR] {
+        let (head, _) = ask(&server, RED, question);
+        assert!(cache_status(&head).contains("tapri-semantic; fwd=miss"), "{head}");
+    }
+    assert_eq!(scene.fakes[0].came(), 3);
+    let metrics = get(&server, "/metrics");
+    let errors =
+        metrics.lines().find(|line| line.starts_with("tapri_semantic_errors_total")).unwrap();
+    assert!(errors.contains("store=\"postgres\"") && !errors.ends_with(" 0"), "{errors}");
+    let (head, _) = ask(&server, RED, STORED);
+    assert!(cache_status(&head).contains("tapri-exact; hit"), "{head}");
 }

@@ -26,6 +26,13 @@ pub enum Judge {
     Person,
     /// A model is asked: the one of this name, or the one that answered.
     Model(Option<String>),
+    /// A model of one upstream is asked.
+    Upstream {
+        /// The upstream's name.
+        upstream: String,
+        /// The model's name.
+        model: String,
+    },
 }
 
 /// A route's policy.

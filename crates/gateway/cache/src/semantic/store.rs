@@ -1,17 +1,21 @@
-//! What the semantic cache keeps in a file: stored questions and labels. Answers are the exact cache's.
+//! Where stored questions and labels are kept. Answers are the exact cache's.
+//!
+//! A [`Keeper`] writes and reads on the cache's own thread, off every call's way: [`SemanticStore`], a file of one
+//! process, whose questions are found in memory; or a Postgres database that several processes share
+//! (feature `postgres`), which is asked for what is near as well, as a [`Shared`] index.
+
+mod open;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod sqlite;
 
 use std::io;
-use std::path::Path;
-use std::time::Duration;
-
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::RowId;
 use crate::exact::{Filter, Key};
-use crate::private::make_private;
 
-/// The version of the tables. A file of another version is refused: it would be read wrongly.
-const VERSION: i64 = 1;
+pub use open::{Place, PlaceError};
+pub use sqlite::SemanticStore;
 
 /// A stored question.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +76,7 @@ impl Verdict {
         }
     }
 
-    fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         match text {
             "same" => Verdict::Same,
             "wrong" => Verdict::Wrong,
@@ -125,7 +129,7 @@ pub struct Shown {
     pub asked_answer: String,
 }
 
-/// Why the file can't be used.
+/// Why a store can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SemanticStoreError {
@@ -137,299 +141,199 @@ pub enum SemanticStoreError {
     Sqlite(#[from] rusqlite::Error),
     /// Another version wrote it.
     #[error(
-        "the semantic cache's file has version {found}, and this Tapri reads version {VERSION}; move it away to begin anew"
+        "the semantic cache's file has version {found}, and this Tapri reads version {}; move it away to begin anew",
+        sqlite::VERSION
     )]
     Version {
         /// Its version.
         found: i64,
     },
+    /// It is another program's database.
+    #[error("the semantic cache's file is another program's database")]
+    NotOurs,
+    /// The address of a shared store can't be read.
+    #[error("the address of the semantic cache's store can't be read: {0}")]
+    Address(String),
+    /// A shared store refused, or can't be reached.
+    #[error("the semantic cache's store failed: {0}")]
+    Failed(String),
+    /// It didn't answer in time.
+    #[error("the semantic cache's store did not answer in time")]
+    Slow,
+    /// It failed a moment ago.
+    #[error("the semantic cache's store failed a moment ago and is left alone for another")]
+    Resting,
+    /// It was closed.
+    #[error("the semantic cache's store is closed")]
+    Closed,
 }
 
-/// The file.
-#[derive(Debug)]
-pub struct SemanticStore {
-    connection: Connection,
+/// What a store knows of labels.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Known {
+    /// Of each label: its route, its similarity, and whether it counts as wrong.
+    pub labels: Vec<(String, f32, bool)>,
+    /// A shared store's count of what makes routes serve less: see [`Found::alarms`].
+    pub alarms: u64,
+    /// Stored questions.
+    pub entries: usize,
 }
 
-impl SemanticStore {
-    /// Opens a file, and makes it where there is none.
+/// A store of questions and labels. It may block: only the cache's writing thread asks it.
+pub trait Keeper: Send + 'static {
+    /// What it is, for messages and metrics: `sqlite`, `postgres`.
+    fn name(&self) -> &'static str;
+
+    /// All questions whose vectors this encoder made, oldest first; none where the store is asked for what is near.
     ///
     /// # Errors
-    /// See [`SemanticStoreError`].
-    pub fn open(path: &Path) -> Result<Self, SemanticStoreError> {
-        make_private(path).map_err(SemanticStoreError::Io)?;
-        SemanticStore::with(Connection::open(path)?)
-    }
+    /// Where it fails.
+    fn questions(
+        &mut self,
+        encoder: &str,
+    ) -> Result<Vec<(RowId, StoredQuestion)>, SemanticStoreError>;
 
-    /// One that is forgotten at the end.
+    /// Keeps a question under its number; one that is there is replaced. A shared store keeps nothing where
+    /// something was erased since it counted so many erasures.
     ///
     /// # Errors
-    /// See [`SemanticStoreError`].
-    pub fn in_memory() -> Result<Self, SemanticStoreError> {
-        SemanticStore::with(Connection::open_in_memory()?)
-    }
-
-    fn with(connection: Connection) -> Result<Self, SemanticStoreError> {
-        connection.busy_timeout(Duration::from_secs(5))?;
-        // What was erased is overwritten, so that it is gone from the file as well.
-        connection.execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON;",
-        )?;
-        let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-        match found {
-            0 => connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE;
-                CREATE TABLE IF NOT EXISTS questions (
-                    id INTEGER PRIMARY KEY AUTOINCREMENT, scope BLOB NOT NULL, answer BLOB NOT NULL, question TEXT NOT NULL,
-                    vector BLOB NOT NULL, encoder TEXT NOT NULL, tenant TEXT NOT NULL, route TEXT NOT NULL,
-                    model TEXT NOT NULL, session TEXT, document TEXT, created INTEGER NOT NULL);
-                CREATE TABLE IF NOT EXISTS labels (
-                    id INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL, tenant TEXT NOT NULL, route TEXT NOT NULL,
-                    model TEXT NOT NULL, session TEXT, document TEXT, similarity REAL NOT NULL, verdict TEXT NOT NULL,
-                    judge TEXT NOT NULL, served INTEGER NOT NULL, created INTEGER NOT NULL, stored_question TEXT NOT NULL,
-                    stored_answer TEXT NOT NULL, asked_question TEXT NOT NULL, asked_answer TEXT NOT NULL);
-                PRAGMA user_version = {VERSION}; COMMIT;"
-            ))?,
-            VERSION => {}
-            found => return Err(SemanticStoreError::Version { found }),
-        }
-        Ok(SemanticStore { connection })
-    }
-
-    /// Keeps a question; its row.
-    ///
-    /// # Errors
-    /// Where SQLite fails.
-    pub fn insert(
-        &self,
+    /// Where it fails.
+    fn keep(
+        &mut self,
+        id: RowId,
         question: &StoredQuestion,
         encoder: &str,
-    ) -> Result<RowId, SemanticStoreError> {
-        let owner = &question.owner;
-        self.connection.execute(
-            "INSERT INTO questions (scope, answer, question, vector, encoder, tenant, route, model, session, document, created)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            params![
-                question.scope.as_bytes(),
-                question.answer.as_bytes(),
-                question.question,
-                bytes(&question.vector),
-                encoder,
-                owner.tenant,
-                owner.route,
-                owner.model,
-                owner.session,
-                owner.document,
-                question.created as i64,
-            ],
-        )?;
-        Ok(self.connection.last_insert_rowid() as RowId)
+        erasures: u64,
+    ) -> Result<(), SemanticStoreError>;
+
+    /// Lets the oldest questions of a scope go that are too many. A file has no need: its process names them.
+    ///
+    /// # Errors
+    /// Where it fails.
+    fn trim(&mut self, _scope: Key, _most: usize) -> Result<(), SemanticStoreError> {
+        Ok(())
     }
 
     /// Forgets a question.
     ///
     /// # Errors
-    /// Where SQLite fails.
-    pub fn remove(&self, id: RowId) -> Result<(), SemanticStoreError> {
-        self.connection.execute("DELETE FROM questions WHERE id = ?1", [id as i64])?;
-        Ok(())
-    }
+    /// Where it fails.
+    fn remove(&mut self, id: RowId) -> Result<(), SemanticStoreError>;
 
-    /// All questions whose vectors this encoder made, oldest first. Those of another encoder are forgotten: their
-    /// vectors can't be compared.
+    /// Keeps a label, as [`Keeper::keep`] does.
     ///
     /// # Errors
-    /// Where SQLite fails.
-    pub fn questions(
-        &self,
-        encoder: &str,
-    ) -> Result<Vec<(RowId, StoredQuestion)>, SemanticStoreError> {
-        self.connection.execute("DELETE FROM questions WHERE encoder <> ?1", [encoder])?;
-        let mut select = self.connection.prepare(
-            "SELECT id, scope, answer, question, vector, tenant, route, model, session, document, created
-             FROM questions ORDER BY id",
-        )?;
-        let rows = select.query_map([], |row| {
-            let question = StoredQuestion {
-                scope: Key::from_bytes(row.get(1)?),
-                answer: Key::from_bytes(row.get(2)?),
-                question: row.get(3)?,
-                vector: floats(&row.get::<_, Vec<u8>>(4)?),
-                owner: owner(row, 5)?,
-                created: row.get::<_, i64>(10)? as u64,
-            };
-            Ok((row.get::<_, i64>(0)? as RowId, question))
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
+    /// Where it fails.
+    fn label(&mut self, label: &Label, erasures: u64) -> Result<(), SemanticStoreError>;
 
-    /// Keeps a label.
+    /// What it knows.
     ///
     /// # Errors
-    /// Where SQLite fails.
-    pub fn label(&self, label: &Label) -> Result<i64, SemanticStoreError> {
-        let owner = &label.owner;
-        self.connection.execute(
-            "INSERT INTO labels (entry, tenant, route, model, session, document, similarity, verdict, judge, served,
-                created, stored_question, stored_answer, asked_question, asked_answer)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            params![
-                label.entry as i64,
-                owner.tenant,
-                owner.route,
-                owner.model,
-                owner.session,
-                owner.document,
-                f64::from(label.similarity),
-                label.verdict.as_str(),
-                label.by,
-                label.served,
-                label.at as i64,
-                label.stored[0],
-                label.stored[1],
-                label.asked[0],
-                label.asked[1],
-            ],
-        )?;
-        Ok(self.connection.last_insert_rowid())
-    }
-
-    /// What each label says: route, similarity, and whether it counts as wrong.
-    ///
-    /// # Errors
-    /// Where SQLite fails.
-    pub fn evidence(&self) -> Result<Vec<(String, f32, bool)>, SemanticStoreError> {
-        let mut select =
-            self.connection.prepare("SELECT route, similarity, verdict FROM labels ORDER BY id")?;
-        let rows = select.query_map([], |row| {
-            let verdict = Verdict::read(&row.get::<_, String>(2)?);
-            Ok((row.get(0)?, row.get::<_, f64>(1)? as f32, verdict.is_wrong()))
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
+    /// Where it fails.
+    fn known(&mut self) -> Result<Known, SemanticStoreError>;
 
     /// Labels that wait for a person, oldest first.
     ///
     /// # Errors
-    /// Where SQLite fails.
-    pub fn unsettled(&self, limit: usize) -> Result<Vec<Shown>, SemanticStoreError> {
-        let mut select = self.connection.prepare(
-            "SELECT id, route, similarity, verdict, stored_question, stored_answer, asked_question, asked_answer
-             FROM labels WHERE verdict = 'unsettled' ORDER BY id LIMIT ?1",
-        )?;
-        let rows = select.query_map([limit as i64], |row| {
-            Ok(Shown {
-                id: row.get(0)?,
-                route: row.get(1)?,
-                similarity: row.get::<_, f64>(2)? as f32,
-                verdict: Verdict::read(&row.get::<_, String>(3)?),
-                stored_question: row.get(4)?,
-                stored_answer: row.get(5)?,
-                asked_question: row.get(6)?,
-                asked_answer: row.get(7)?,
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
+    /// Where it fails.
+    fn unsettled(&mut self, limit: usize) -> Result<Vec<Shown>, SemanticStoreError>;
 
     /// A person's word on a label: its route and similarity, where there is such a label that waits.
     ///
     /// # Errors
-    /// Where SQLite fails.
-    pub fn settle(
-        &self,
+    /// Where it fails.
+    fn settle(
+        &mut self,
         id: i64,
         verdict: Verdict,
-    ) -> Result<Option<(String, f32)>, SemanticStoreError> {
-        let found = self
-            .connection
-            .query_row(
-                "UPDATE labels SET verdict = ?2, judge = 'person' WHERE id = ?1 AND verdict = 'unsettled'
-                 RETURNING route, similarity",
-                params![id, verdict.as_str()],
-                |row| Ok((row.get(0)?, row.get::<_, f64>(1)? as f32)),
-            )
-            .optional()?;
-        Ok(found)
-    }
+    ) -> Result<Option<(String, f32)>, SemanticStoreError>;
 
-    /// Erases questions and labels that a filter matches; the rows of questions that went.
+    /// Erases questions and labels that a filter matches; how many questions went.
     ///
     /// # Errors
-    /// Where SQLite fails.
-    pub fn purge(&mut self, filter: &Filter, now: u64) -> Result<Vec<RowId>, SemanticStoreError> {
-        let before = filter.before(now).map(|before| before as i64);
-        let mut conditions = vec!["1".to_owned()];
-        let mut values: Vec<rusqlite::types::Value> = Vec::new();
-        for (column, wanted) in [
-            ("tenant", &filter.tenant),
-            ("route", &filter.route),
-            ("model", &filter.model),
-            ("session", &filter.session),
-            ("document", &filter.document),
-        ] {
-            if let Some(wanted) = wanted {
-                values.push(wanted.clone().into());
-                conditions.push(format!("{column} = ?{}", values.len()));
-            }
-        }
-        if let Some(before) = before {
-            values.push(before.into());
-            conditions.push(format!("created < ?{}", values.len()));
-        }
-        let matching = conditions.join(" AND ");
-        let both = self.connection.transaction()?;
-        let gone = {
-            let mut delete =
-                both.prepare(&format!("DELETE FROM questions WHERE {matching} RETURNING id"))?;
-            let rows = delete.query_map(params_from_iter(values.iter()), |row| {
-                Ok(row.get::<_, i64>(0)? as RowId)
-            })?;
-            rows.collect::<Result<Vec<_>, _>>()?
-        };
-        both.execute(
-            &format!("DELETE FROM labels WHERE {matching}"),
-            params_from_iter(values.iter()),
-        )?;
-        both.commit()?;
-        // The log still holds what was there before; it is emptied as well.
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(gone)
+    /// Where it fails: what it holds is still there.
+    fn purge(&mut self, filter: &Filter, now: u64) -> Result<usize, SemanticStoreError>;
+}
+
+/// What is looked for in a shared index.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// In which scope.
+    pub scope: Key,
+    /// What made the vector.
+    pub encoder: &'a str,
+    /// The question's vector.
+    pub vector: &'a [f32],
+    /// How many rows.
+    pub count: usize,
+}
+
+/// A row that a shared index found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundRow {
+    /// Its number.
+    pub id: RowId,
+    /// The exact cache's key of its answer.
+    pub answer: Key,
+    /// The question.
+    pub question: String,
+    /// When it was asked, in milliseconds since 1970.
+    pub created: u64,
+    /// Its cosine, of the f32 vectors.
+    pub similarity: f32,
+}
+
+/// What a shared index says, all as of one moment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Found {
+    /// Its count of erasures.
+    pub erasures: u64,
+    /// Its count of labels that were wrong or unsettled, words of people, and erasures, by anyone: what has a route
+    /// serve less. A process that knows another count doesn't serve until it has read the labels again.
+    pub alarms: u64,
+    /// The nearest, nearest first.
+    pub rows: Vec<FoundRow>,
+    /// Rows that aren't what was written.
+    pub corrupt: Vec<RowId>,
+}
+
+/// An index of questions that several processes share. It may block, up to a limit of its own; after a failure it
+/// rests, and answers at once that it does.
+pub trait Shared: Send + Sync + 'static {
+    /// The stored questions of a scope that are nearest.
+    ///
+    /// # Errors
+    /// Where it fails or is too slow: the caller has a miss.
+    fn nearest(&self, wanted: &Wanted<'_>) -> Result<Found, SemanticStoreError>;
+}
+
+impl StoredQuestion {
+    /// Its number in every store: the start of its answer's key, so that the same call answered anew takes the place
+    /// of what it was before, in this process and in others. Positive, as SQL wants it.
+    pub fn id(&self) -> RowId {
+        id_of(self.answer)
     }
 }
 
-fn owner(row: &Row<'_>, at: usize) -> rusqlite::Result<Owner> {
-    Ok(Owner {
-        tenant: row.get(at)?,
-        route: row.get(at + 1)?,
-        model: row.get(at + 2)?,
-        session: row.get(at + 3)?,
-        document: row.get(at + 4)?,
-    })
+/// See [`StoredQuestion::id`].
+pub(crate) fn id_of(answer: Key) -> RowId {
+    let start = answer.as_bytes().first_chunk::<8>().copied().unwrap_or_default();
+    RowId::from_be_bytes(start) >> 1
 }
 
-fn bytes(vector: &[f32]) -> Vec<u8> {
-    vector.iter().flat_map(|x| x.to_le_bytes()).collect()
-}
-
-fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.as_chunks::<4>().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect()
-}
-
-#[cfg(all(test, unix))]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn questions_are_their_owners_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let _store = SemanticStore::open(&folder.path().join("new/semantic.sqlite")).unwrap();
-        for file in std::fs::read_dir(folder.path().join("new")).unwrap() {
-            let mode = file.unwrap().metadata().unwrap().permissions().mode();
-            assert_eq!(mode & 0o077, 0, "{mode:o}");
-        }
+impl Owner {
+    /// Whether a filter matches what belongs to it and was made then.
+    pub(crate) fn matches(&self, filter: &Filter, created: u64, now: u64) -> bool {
+        let Filter { tenant, route, model, session, document, older_than: _ } = filter;
+        let is = |wanted: &Option<String>, has: &str| wanted.as_ref().is_none_or(|it| it == has);
+        let maybe = |wanted: &Option<String>, has: &Option<String>| {
+            wanted.as_ref().is_none_or(|it| has.as_ref() == Some(it))
+        };
+        is(tenant, &self.tenant)
+            && is(route, &self.route)
+            && is(model, &self.model)
+            && maybe(session, &self.session)
+            && maybe(document, &self.document)
+            && filter.before(now).is_none_or(|before| created < before)
     }
 }

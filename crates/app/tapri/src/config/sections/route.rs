@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::{Names, named};
+use super::{Names, named, upstream};
 use crate::config::reader::{At, Section, number, text, truth, word};
 use crate::quantity;
 use crate::report::period::share;
@@ -47,7 +47,7 @@ pub(crate) struct Semantic {
     pub(crate) budget: Option<f64>,
     /// How long an answer is served.
     pub(crate) ttl: Option<Duration>,
-    /// Who judges in shadow: an upstream's model, `upstream:NAME/MODEL`.
+    /// Who judges in shadow: an upstream's model, `upstream:NAME/MODEL`, or a model's name.
     pub(crate) judge: Option<String>,
     /// The share of served hits that are checked again.
     pub(crate) recheck: Option<f64>,
@@ -84,8 +84,14 @@ pub(super) fn read(
         upstreams: named(section, "upstreams", "upstream", upstreams),
         cache_control: section.get("cache_control", truth),
         exact: section.section_if("exact").map(|section| exact(&section)),
-        semantic: semantic(&section.section("semantic")),
+        semantic: semantic(&section.section("semantic"), upstreams),
     };
+    let keeps_none = route.exact.is_some_and(|exact| exact.mode == ExactMode::Off);
+    if keeps_none && route.semantic.mode != SemanticMode::Off {
+        let what = "the exact cache of this route is off, and it keeps the answers that the semantic cache gives";
+        let hint = "write mode = \"always\" in [route.exact]".to_owned();
+        section.wrong("semantic", section.line(), what, Some(hint));
+    }
     section.end();
     (!route.name.is_empty()).then_some(route)
 }
@@ -101,12 +107,15 @@ fn exact(section: &Section<'_, '_>) -> Exact {
     exact
 }
 
-fn semantic(section: &Section<'_, '_>) -> Semantic {
+fn semantic(section: &Section<'_, '_>, upstreams: &[String]) -> Semantic {
     let semantic = Semantic {
         mode: section.or("mode", SemanticMode::Off, word(SEMANTIC)),
         budget: section.get("budget", share),
         ttl: section.get("ttl", quantity::duration),
-        judge: section.get("judge", text),
+        judge: section.get("judge", |written| {
+            let written = text(written)?;
+            upstream::model(&written, upstreams).map(|()| written)
+        }),
         recheck: section.get("recheck", share),
     };
     section.end();

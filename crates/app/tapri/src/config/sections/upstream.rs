@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Names;
-use crate::config::reader::{At, Section, number, text, word};
+use crate::config::reader::{At, Section, nearest, number, text, word};
 use crate::config::secret::Secret;
 use crate::quantity;
 
@@ -140,6 +140,22 @@ fn address(section: &Section<'_, '_>, url: At<String>) -> Option<String> {
         return None;
     }
     Some(url.value.trim_end_matches('/').to_owned())
+}
+
+/// Whether `upstream:NAME/MODEL` names one of these; a model's own name names none.
+pub(super) fn model(written: &str, known: &[String]) -> Result<(), String> {
+    let Some(rest) = written.strip_prefix("upstream:") else { return Ok(()) };
+    let Some((name, _)) = rest.split_once('/').filter(|(_, model)| !model.is_empty()) else {
+        return Err("write upstream:NAME/MODEL, with the name of an [[upstream]]".to_owned());
+    };
+    if known.iter().any(|it| it == name) {
+        return Ok(());
+    }
+    let hint = match nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None => String::new(),
+    };
+    Err(format!("there is no upstream {name:?}{hint}"))
 }
 
 fn weight(text: &str) -> Result<f64, String> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use tapri_pipeline::semantic::judge_route;
 use tapri_server::tenants::secret::ServerSecret;
 use tapri_upstream::prefix::markers::{Inject, Life, Place};
 use tapri_upstream::{
@@ -33,7 +34,11 @@ pub(super) fn fleet(config: &Config, secret: &ServerSecret) -> Result<Option<Fle
         })
         .collect::<Result<Vec<_>>>()?;
     let named = |route: &Route| Some((route.name.clone(), route.upstreams.clone()?));
-    let routes = config.sections.routes.iter().filter_map(named).collect();
+    let routes = config.sections.routes.iter().filter_map(named);
+    // Whoever judges is asked there and nowhere else.
+    let names = config.sections.upstreams.iter().map(|upstream| upstream.name.clone());
+    let judges = names.map(|name| (judge_route(&name), vec![name]));
+    let routes = routes.chain(judges).collect();
     Ok(Some(FleetConfig { upstreams, routes, ..FleetConfig::default() }))
 }
 

@@ -1,14 +1,14 @@
 //! The file: opening, checking, setting aside.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, OpenFlags};
 
 use super::super::{Filter, Put, StoreError};
 use super::ops;
+use crate::broken::{is_corrupt, set_aside};
 use crate::exact::Key;
 use crate::exact::entry::millis;
 use crate::private::make_private;
@@ -209,32 +209,4 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
         return Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(sound))));
     }
     Ok(connection)
-}
-
-/// Whether SQLite says that the file itself is broken.
-fn is_corrupt(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-}
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
-
-/// Moves a file and its log to a name that says when it was found corrupt.
-fn set_aside(path: &Path, now: SystemTime) -> io::Result<PathBuf> {
-    let seconds = millis(now) / 1000;
-    let name = (0..)
-        .map(|n| beside(path, &format!(".corrupt-{}", seconds + n)))
-        .find(|name| !name.exists())
-        .unwrap_or_else(|| beside(path, ".corrupt"));
-    // The log first: a new database beside an old log could read it.
-    for ending in ["-wal", "-shm", ""] {
-        match fs::rename(beside(path, ending), beside(&name, ending)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(name)
 }
