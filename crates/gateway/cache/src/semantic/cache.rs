@@ -345,9 +345,10 @@ impl SemanticCache {
         self.state().len()
     }
 
-    /// When the oldest stored question was kept, in milliseconds since 1970. Looks at every one.
+    /// When the oldest stored question was kept, in milliseconds since 1970; `None` of a shared store. Looks at every
+    /// one.
     pub fn oldest(&self) -> Option<u64> {
-        self.state().rows.values().map(|kept| kept.created).min()
+        self.state().oldest()
     }
 
     /// Whether there are none.

@@ -104,6 +104,11 @@ impl State {
         if self.alarms.is_some() { self.elsewhere } else { self.rows.len() }
     }
 
+    /// When the oldest row in memory was kept.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.rows.values().map(|kept| kept.created).min()
+    }
+
     /// What of this process' memory is near.
     pub(super) fn candidates(&self, asked: &Asked, vector: &[f32], fresh: Fresh) -> Vec<Candidate> {
         let Some(scope) = self.scopes.get(&asked.scope) else { return Vec::new() };
