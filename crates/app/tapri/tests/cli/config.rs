@@ -142,7 +142,7 @@ fn what_the_semantic_cache_cannot_do_is_refused() {
     ];
     for (lines, wanted) in cases {
         let near = "[[upstream]]\nname = \"near\"\nurl = \"http://h:1/v1\"\n";
-        shell.file("tapri.toml", &format!("{lines}{near}"));
+        shell.file("tapri.toml", format!("{lines}{near}"));
         let said = shell.run(&["config", "check"]);
         assert!(said.code != Some(0) && said.err.contains(wanted), "{lines}: {}", said.all());
         assert!(!said.err.contains("u:p"), "{}", said.err);
