@@ -119,7 +119,9 @@ impl Collector for SemanticCollector {
         for status in &routes {
             if let Some(from) = status.threshold {
                 let labels = [("route", status.route.as_str())];
-                ConstGauge::new(f64::from(from)).encode(serves.encode_family(&labels)?)?;
+                // As it is written, not as an f32 widens.
+                let from = (f64::from(from) * 100.0).round() / 100.0;
+                ConstGauge::new(from).encode(serves.encode_family(&labels)?)?;
             }
         }
         Ok(())

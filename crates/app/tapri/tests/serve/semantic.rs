@@ -149,7 +149,7 @@ fn an_upstreams_embeddings_metrics_and_reload() {
     assert!(value("tapri_semantic_entries", "") >= 3.0);
     let bound = value("tapri_semantic_wrong_bound", "from=\"0.98\"");
     assert!(bound > 0.0 && bound < 0.9, "{bound}");
-    assert_eq!(value("tapri_semantic_serves_from", "route=\"cached\""), 0.7f32.into());
+    assert_eq!(value("tapri_semantic_serves_from", "route=\"cached\""), 0.7);
     assert_eq!(value("tapri_semantic_errors_total", "store=\"sqlite\""), 0.0);
 
     // It dies: the model answers, and the failure is counted.
