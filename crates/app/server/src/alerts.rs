@@ -21,6 +21,10 @@ use tapri_pipeline::Observer;
 
 use self::webhook::{Webhook, WebhookConfig};
 
+/// How long calls are gathered before they are counted: to wake the thread for each would cost a call more than all
+/// else that is done for it here.
+const GATHERED: Duration = Duration::from_millis(200);
+
 /// Calls that wait to be counted; a thousand are counted in about a millisecond.
 const QUEUE: usize = 4096;
 
@@ -138,8 +142,11 @@ impl Alerts {
     pub(crate) fn stop(&self, limit: Duration) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A panic has been reported by the thread itself.
-        let _ = worker.map(JoinHandle::join);
+        if let Some(worker) = worker {
+            worker.thread().unpark();
+            // A panic has been reported by the thread itself.
+            let _ = worker.join();
+        }
         if let Some(webhook) = &self.shared.webhook {
             webhook.stop(limit);
         }
@@ -167,16 +174,24 @@ impl Ended {
 }
 
 fn work(shared: &Shared, calls: &Receiver<Ended>) {
-    while let Ok(call) = calls.recv() {
-        let alerts = shared.watch.lock().unwrap_or_else(PoisonError::into_inner).see(&Call {
-            at: call.at,
-            tenant: &call.tenant,
-            route: &call.route,
-            prompt: call.prompt,
-            cached: call.reused,
-        });
-        alerts.iter().for_each(|alert| say(shared, alert));
+    while let Ok(first) = calls.recv() {
+        // Ends early when the watch does.
+        std::thread::park_timeout(GATHERED);
+        for call in std::iter::once(first).chain(calls.try_iter()) {
+            count(shared, &call);
+        }
     }
+}
+
+fn count(shared: &Shared, call: &Ended) {
+    let alerts = shared.watch.lock().unwrap_or_else(PoisonError::into_inner).see(&Call {
+        at: call.at,
+        tenant: &call.tenant,
+        route: &call.route,
+        prompt: call.prompt,
+        cached: call.reused,
+    });
+    alerts.iter().for_each(|alert| say(shared, alert));
 }
 
 fn say(shared: &Shared, alert: &Alert) {

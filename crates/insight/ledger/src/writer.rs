@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flume::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use flume::{Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError};
 use jiff::Timestamp;
 use rusqlite::ErrorCode;
 use tapri_api::Outline;
@@ -148,6 +148,9 @@ struct Inner {
     queue_bytes: usize,
     path: PathBuf,
     aside: Option<PathBuf>,
+    /// Records that wake the thread before its time.
+    batch: usize,
+    wake: std::thread::Thread,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -183,7 +186,7 @@ impl Writer {
         let (sender, receiver) = flume::bounded(config.queue.max(1));
         let shared = Arc::new(Shared::default());
         let path = config.path.clone();
-        let queue_bytes = config.queue_bytes;
+        let (queue_bytes, batch) = (config.queue_bytes, config.batch);
         let thread = Thread {
             config,
             secret,
@@ -209,6 +212,8 @@ impl Writer {
             queue_bytes,
             path,
             aside,
+            batch,
+            wake: thread.thread().clone(),
             thread: Mutex::new(Some(thread)),
         };
         Ok(Writer { inner: Arc::new(inner) })
@@ -233,7 +238,14 @@ impl Writer {
         let room = before == 0 || before + bytes <= self.inner.queue_bytes;
         let sent = match &self.inner.sender {
             Some(sender) if room => match sender.try_send(Message::Entry(Box::new(entry))) {
-                Ok(()) => true,
+                Ok(()) => {
+                    // What waits is to be made small before it must be dropped.
+                    let much = before + bytes > self.inner.queue_bytes / 4;
+                    if much || sender.len() >= self.inner.batch {
+                        self.inner.wake.unpark();
+                    }
+                    true
+                }
                 Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
             },
             _ => false,
@@ -285,12 +297,15 @@ impl Writer {
         let (reply, replied) = flume::bounded(1);
         match &self.inner.sender {
             Some(sender) => match sender.send_deadline(message(reply), end) {
-                Ok(()) => match replied.recv_deadline(end) {
-                    Ok(()) => true,
-                    // The thread has ended, which is as good.
-                    Err(RecvTimeoutError::Disconnected) => true,
-                    Err(RecvTimeoutError::Timeout) => false,
-                },
+                Ok(()) => {
+                    self.inner.wake.unpark();
+                    match replied.recv_deadline(end) {
+                        Ok(()) => true,
+                        // The thread has ended, which is as good.
+                        Err(RecvTimeoutError::Disconnected) => true,
+                        Err(RecvTimeoutError::Timeout) => false,
+                    }
+                }
                 Err(flume::SendTimeoutError::Disconnected(_)) => true,
                 Err(flume::SendTimeoutError::Timeout(_)) => false,
             },
@@ -333,6 +348,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.sender = None;
+        self.wake.unpark();
         self.join();
     }
 }
@@ -340,6 +356,23 @@ impl Drop for Inner {
 fn open(path: &Path, now: Timestamp, check: Check) -> Result<(Opened, Secret), OpenError> {
     let opened = Store::open(path, now, check)?;
     Ok((opened, Secret::of_ledger(path)?))
+}
+
+/// The next message, until a deadline. Whoever sends doesn't wake the thread, as that would cost a call more than all else
+/// that is done for its record; only who can't wait until the deadline unparks it.
+fn gather(receiver: &Receiver<Message>, deadline: Instant) -> Result<Message, RecvTimeoutError> {
+    loop {
+        match receiver.try_recv() {
+            Ok(message) => return Ok(message),
+            Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            Err(TryRecvError::Empty) => {}
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(RecvTimeoutError::Timeout);
+        }
+        std::thread::park_timeout(left);
+    }
 }
 
 /// Writes.
@@ -365,7 +398,7 @@ impl Thread {
             let message = if self.pending.is_empty() && !self.more_to_prune {
                 receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                receiver.recv_deadline(deadline)
+                gather(receiver, deadline)
             };
             match message {
                 Ok(Message::Entry(entry)) => {

@@ -98,6 +98,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// The answers under a key.
     fn get(&self, key: Key) -> Reply<Found>;
 
+    /// Whether it is known without asking that there is nothing under a key. May be wrong for what others stored a
+    /// moment ago, which costs a miss.
+    fn lacks(&self, _key: &Key) -> bool {
+        false
+    }
+
     /// Keeps an answer. `false`: something was erased since its call began, so it isn't kept.
     fn put(&self, put: Put) -> Reply<bool>;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tapri_api::FinishReason;
 use tapri_cache::exact::store::sqlite::{OpenError, Sqlite, SqliteConfig};
-use tapri_cache::exact::store::{GuardConfig, Guarded, Store};
-use tapri_cache::exact::{ExactCache, ExactConfig, ExactPolicy, Filter, Policies};
+use tapri_cache::exact::store::{GuardConfig, Guarded, Put, Store};
+use tapri_cache::exact::{ExactCache, ExactConfig, ExactPolicy, Filter, Key, Policies, Tags};
 
 use crate::play::*;
 
@@ -58,6 +58,34 @@ async fn answers_outlive_the_process() {
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
+}
+
+/// Most calls ask for what isn't there; the file isn't asked for them.
+#[tokio::test]
+async fn the_file_is_asked_only_for_what_it_may_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("exact.sqlite");
+    let file = Arc::new(Sqlite::open(SqliteConfig::new(&path)).unwrap());
+    let (key, other) = (Key::from_bytes([7; 32]), Key::from_bytes([8; 32]));
+    assert!(file.lacks(&key) && file.lacks(&other));
+    let put = Put {
+        key,
+        slot: 0,
+        bytes: Arc::from(&b"an entry"[..]),
+        tags: Tags::default(),
+        created: 1,
+        expires: None,
+        epoch: 0,
+    };
+    assert!(file.put(put).await.unwrap());
+    assert!(!file.lacks(&key) && file.lacks(&other));
+    // What another process stores is known once the file was looked at.
+    answered(&open(&path), &ask("Why?"), answer("because")).await;
+    let ours = on(Arc::clone(&file) as Arc<dyn Store>);
+    assert_eq!(stored(&ours, &ask("Why?")).await.as_deref(), Some("because"));
+    drop((ours, file));
+    let again = Sqlite::open(SqliteConfig::new(&path)).unwrap();
+    assert!(!again.lacks(&key) && again.lacks(&other), "known from the start");
 }
 
 /// Not a row less and not a byte left: what the answer said is looked for in the files themselves.

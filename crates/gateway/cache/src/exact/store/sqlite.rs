@@ -6,6 +6,7 @@
 //! aside, and a new one begun.
 
 mod file;
+mod known;
 mod ops;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use tokio::sync::oneshot;
 
 use self::file::File;
 pub use self::file::OpenError;
+use self::known::Known;
 use super::{Filter, Found, Put, Reply, Store, StoreError, StoreStats};
 use crate::exact::Key;
 
@@ -46,6 +48,7 @@ pub struct Sqlite {
     path: PathBuf,
     aside: Option<PathBuf>,
     wishes: SyncSender<Wish>,
+    known: Arc<Known>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -69,13 +72,15 @@ impl Sqlite {
     /// # Errors
     /// Where the file is something else, or can't be opened.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let (file, aside) = File::open(&config.path, config.max_bytes, SystemTime::now())?;
+        let known = Arc::new(Known::nothing());
+        let now = SystemTime::now();
+        let (file, aside) = File::open(&config.path, config.max_bytes, now, Arc::clone(&known))?;
         let (wishes, queue) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("tapri-exact".to_owned())
             .spawn(move || run(file, &queue))
             .map_err(|source| OpenError::Io { path: config.path.clone(), source })?;
-        Ok(Sqlite { path: config.path, aside, wishes, thread: Mutex::new(Some(thread)) })
+        Ok(Sqlite { path: config.path, aside, wishes, known, thread: Mutex::new(Some(thread)) })
     }
 
     /// Where a corrupt file went when this one was opened.
@@ -103,6 +108,10 @@ impl Store for Sqlite {
 
     fn get(&self, key: Key) -> Reply<Found> {
         self.wish(|answer| Wish::Get(key, answer))
+    }
+
+    fn lacks(&self, key: &Key) -> bool {
+        self.known.lacks(key)
     }
 
     fn put(&self, put: Put) -> Reply<bool> {
@@ -166,7 +175,7 @@ fn run(mut file: File, queue: &Receiver<Wish>) {
             }
             Wish::Delete(key, answer) => drop(answer.send(file.delete(&key))),
             Wish::Purge(filter, now, answer) => drop(answer.send(file.purge(&filter, now))),
-            Wish::Epoch(answer) => drop(answer.send(file.ask(ops::epoch))),
+            Wish::Epoch(answer) => drop(answer.send(file.epoch())),
             Wish::Stats(answer) => drop(answer.send(file.ask(ops::stats))),
             Wish::Close => break,
         }

@@ -71,7 +71,7 @@ impl Tiers {
             return Looked { entries: Vec::new(), ticket };
         }
         let entries = self.front().memory.get(&key);
-        if !entries.is_empty() {
+        if !entries.is_empty() || back.store().lacks(&key) {
             return Looked { entries, ticket };
         }
         let Some(found) = back.ask("read", |store| store.get(key)).await else {

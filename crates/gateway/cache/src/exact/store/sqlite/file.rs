@@ -2,11 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, OpenFlags};
 
 use super::super::{Filter, Put, StoreError};
+use super::known::{Known, short};
 use super::ops;
 use crate::broken::{is_corrupt, set_aside};
 use crate::exact::Key;
@@ -15,6 +17,10 @@ use crate::private::make_private;
 
 /// How long a wish waits for another process that writes at the same moment.
 const BUSY: Duration = Duration::from_millis(500);
+
+/// How long after it was given another process may have stored an answer, in milliseconds: clocks differ, and a long
+/// answer is stored at its end. What came later than that is a miss here until the file is opened again.
+const LATE: u64 = 600_000;
 
 /// Writes between two looks at what has expired.
 const LOOK_EVERY: u64 = 256;
@@ -63,6 +69,9 @@ pub(super) struct File {
     bytes: u64,
     max_bytes: u64,
     writes: u64,
+    known: Arc<Known>,
+    /// SQLite's count of what other processes changed, when the keys were last read.
+    version: i64,
 }
 
 impl File {
@@ -71,6 +80,7 @@ impl File {
         path: &Path,
         max_bytes: u64,
         now: SystemTime,
+        known: Arc<Known>,
     ) -> Result<(Self, Option<PathBuf>), OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let mut aside = None;
@@ -84,7 +94,39 @@ impl File {
         let stats = ops::stats(&mut connection)
             .map_err(|source| OpenError::Sqlite { path: path.to_owned(), source })?;
         let (path, connection) = (path.to_owned(), Some(connection));
-        Ok((File { path, connection, bytes: stats.bytes, max_bytes, writes: 0 }, aside))
+        let bytes = stats.bytes;
+        let mut file = File { path, connection, bytes, max_bytes, writes: 0, known, version: 0 };
+        file.read_keys(None);
+        Ok((file, aside))
+    }
+
+    /// Reads which keys there are: all, or those of answers given since. Where that fails, nothing is known of them.
+    fn read_keys(&mut self, since: Option<u64>) {
+        let read = self.ask(|connection| {
+            let version = ops::data_version(connection)?;
+            Ok((version, ops::keys(connection, since)?))
+        });
+        match (read, since) {
+            (Ok((version, keys)), None) => {
+                self.version = version;
+                self.known.begin(keys.iter().map(|key| short(key)).collect());
+            }
+            (Ok((version, keys)), Some(_)) => {
+                self.version = version;
+                self.known.add(keys.iter().map(|key| short(key)));
+            }
+            (Err(_), _) => self.known.forget(),
+        }
+    }
+
+    /// The count of erasures. Asked about once a second, so that it is also when other processes' answers are found.
+    pub(super) fn epoch(&mut self) -> Result<u64, StoreError> {
+        let (epoch, version) =
+            self.ask(|connection| Ok((ops::epoch(connection)?, ops::data_version(connection)?)))?;
+        if version != self.version {
+            self.read_keys(Some(millis(SystemTime::now()).saturating_sub(LATE)));
+        }
+        Ok(epoch)
     }
 
     /// Asks the database. One that turns out to be corrupt is set aside, and a new one begun for the next wish.
@@ -114,12 +156,16 @@ impl File {
             "the exact cache's file was corrupt and is now {}; a new one is begun",
             aside.display()
         );
-        self.connection = Some(connect(&self.path).map_err(|error| failed(&error))?);
+        let mut connection = connect(&self.path).map_err(|error| failed(&error))?;
+        self.version = ops::data_version(&mut connection).map_err(|error| failed(&error))?;
+        self.connection = Some(connection);
         self.bytes = 0;
         Ok(())
     }
 
     pub(super) fn put(&mut self, put: &Put) -> Result<bool, StoreError> {
+        // Before it is there: nobody is to be told that it isn't.
+        self.known.add([short(put.key.as_bytes())]);
         let Some(more) = self.ask(|connection| ops::put(connection, put))? else {
             return Ok(false);
         };

@@ -46,6 +46,21 @@ pub(super) fn epoch(connection: &mut Connection) -> rusqlite::Result<u64> {
     statement.query_row([], |row| row.get::<_, i64>(0)).map(|count| count as u64)
 }
 
+/// Changes whenever another connection has changed the file.
+pub(super) fn data_version(connection: &mut Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
+/// The keys of all answers, or of those given since (in milliseconds since 1970).
+pub(super) fn keys(
+    connection: &mut Connection,
+    since: Option<u64>,
+) -> rusqlite::Result<Vec<[u8; 32]>> {
+    let since = since.map_or(i64::MIN, |since| since as i64);
+    let mut statement = connection.prepare_cached("SELECT key FROM entries WHERE created >= ?1")?;
+    statement.query_map([since], |row| row.get(0))?.collect()
+}
+
 pub(super) fn get(connection: &mut Connection, key: &Key) -> rusqlite::Result<Found> {
     let transaction = connection.transaction()?;
     let epoch = {
