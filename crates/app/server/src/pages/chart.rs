@@ -237,16 +237,20 @@ pub(crate) fn map(label: &str, columns: usize, runs: &[Cells]) -> Html {
                 svg,
                 r#"<rect x="{}" y="{}" width="{}" height="{}" {}/>"#,
                 column * CELL,
-                row * CELL + 1,
-                cells * CELL - 1,
-                CELL - 2,
+                row * CELL,
+                cells * CELL,
+                CELL,
                 run.fill.attributes()
             );
             at += cells;
         }
         svg.push_str("</g>");
     }
-    svg.push_str("</svg>");
+    // The borders of the cells, over all runs.
+    let _ = write!(
+        svg,
+        r##"<rect width="100%" height="100%" fill="url(#cells)" pointer-events="none"/></svg>"##
+    );
     Html(svg)
 }
 
@@ -265,8 +269,8 @@ mod tests {
         let map = map("m", 4, &[Cells { fill: Fill::Used, cells: 6, title: "'".to_owned() }]).0;
         assert_eq!(
             map.matches("<rect").count(),
-            2,
-            "a run that is longer than a row goes on in the next"
+            3,
+            "a run goes on in the next row, and the borders"
         );
         assert!(map.contains("viewBox=\"0 0 40 20\""));
     }

@@ -109,6 +109,7 @@ struct BetterPart {
 }
 
 struct FindingRow {
+    class: &'static str,
     severity: &'static str,
     rule: String,
     message: String,
@@ -339,12 +340,14 @@ fn better(better: &Better) -> BetterPart {
 
 fn finding(finding: &tapri_insight::lint::Finding) -> FindingRow {
     let t = &ENGLISH.compare;
+    let (class, severity) = match finding.severity {
+        Severity::Error => ("bad", t.error),
+        Severity::Warning => ("warn", t.warning),
+        Severity::Note => ("plain", t.note),
+    };
     FindingRow {
-        severity: match finding.severity {
-            Severity::Error => t.error,
-            Severity::Warning => t.warning,
-            Severity::Note => t.note,
-        },
+        class,
+        severity,
         rule: format!("{} {}", finding.rule.id(), finding.rule.name()),
         message: sentence(&finding.message),
         at: finding.path.clone(),

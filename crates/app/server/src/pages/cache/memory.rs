@@ -12,9 +12,14 @@ use crate::pages::figures::{Bytes, Percent, percent, print, span};
 use crate::pages::show::{Html, Moment, Number};
 use crate::pages::texts::{ENGLISH, fill};
 
-/// Cells of a row of the map, and the most of them in all: what a window has room for.
+/// Cells of a row of the map, of a small memory and of a large one, and the most of them in all: what a window has room
+/// for.
+const FEW_COLUMNS: usize = 32;
 const COLUMNS: usize = 64;
 const CELLS: usize = 64 * 16;
+
+/// Minutes that evictions are drawn over at least.
+const MINUTES: i64 = 30;
 
 /// Runs that are listed.
 const LISTED: usize = 30;
@@ -172,7 +177,8 @@ fn drawn(map: &PrefixMap, name: &impl Fn(&MapRun) -> String) -> Html {
         t.map_label,
         &[&map.capacity, &(used + map.private), &(stored - used + map.left_out), &map.empty],
     );
-    chart::map(&label, COLUMNS, &runs)
+    let columns = if map.capacity <= FEW_COLUMNS * 12 { FEW_COLUMNS } else { COLUMNS };
+    chart::map(&label, columns, &runs)
 }
 
 fn blocks_a_cell(map: &PrefixMap) -> usize {
@@ -266,6 +272,11 @@ fn plain_span(time: Duration) -> String {
 /// `None` before the first minute was seen.
 fn evictions(minutes: &[Minute]) -> Option<Evictions> {
     let t = &ENGLISH.cache;
+    let (first, last) = (minutes.first()?, minutes.last()?);
+    // A server that has just begun did nothing before.
+    let before = (last.minute - MINUTES + 1..first.minute)
+        .map(|minute| Minute { minute, ..Minute::default() });
+    let minutes: Vec<Minute> = before.chain(minutes.iter().copied()).collect();
     let first = minutes.first()?;
     let moment = |minute: &Minute| Timestamp::from_second(minute.minute * 60).unwrap_or_default();
     let columns: Vec<Column> = minutes
@@ -356,7 +367,7 @@ mod tests {
             svg.split(" width=\"")
                 .skip(1)
                 .filter_map(|it| it.split('"').next()?.parse::<usize>().ok())
-                .map(|it| (it + 1) / 10)
+                .map(|it| it / 10)
                 .sum()
         };
         assert_eq!(width(&svg), 100_000 / per_cell);

@@ -184,6 +184,9 @@ fn days(savings: &Savings) -> (Html, Html, (String, String)) {
         return (Html(String::new()), Html(String::new()), (String::new(), String::new()));
     };
     let none = Saved::default();
+    // A single day alone would be no picture of days.
+    let week = last.checked_sub(jiff::Span::new().days(6)).unwrap_or(*first);
+    let first = (*first).min(week);
     let columns: Vec<Column> = first
         .series(jiff::Span::new().days(1))
         .take_while(|day| day <= last)
