@@ -30,7 +30,8 @@ def test_the_second_question_finds_the_file_in_the_cache(serve, window, look_at,
     page.get_by_text("Instructions", exact=False).first.click()
     page.get_by_role("textbox", name="Instructions").fill("Answer in one word.")
     agree(page)
-    page.get_by_role("button", name="Save", exact=True).last.click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Save", exact=True).last.click()
     expect(page.locator("article.turn")).to_have_count(2)
     missed = ask(page, "Who owns the well?")
     assert cached_share(missed) < 50

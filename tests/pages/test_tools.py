@@ -51,7 +51,8 @@ def test_a_model_searches_past_judgments(serve, window, look_at, tmp_path):
     page.get_by_text("Instructions · Tools").click()
     page.get_by_label("Search past judgments").uncheck()
     page.once("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("button", name="Save", exact=True).last.click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Save", exact=True).last.click()
     expect(page.locator("article.turn")).to_have_count(2)
     control("DELETE", "/__requests")
     ask(page, "And now?")

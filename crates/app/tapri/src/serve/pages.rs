@@ -25,7 +25,7 @@ pub(crate) struct PagesArgs {
     /// Where the case files, questions and answers of the pages are kept [default: casefiles.sqlite in the data folder]
     #[arg(long, env = "TAPRI_CASES", hide_env_values = true, value_name = "FILE")]
     cases: Option<PathBuf>,
-    /// A folder of past judgments (PDF, DOCX, Markdown, text) that models may search
+    /// A folder of past judgments (PDF, DOCX, Markdown, text) that models may search, for every tenant
     #[arg(long, env = "TAPRI_JUDGMENTS", hide_env_values = true, value_name = "FOLDER")]
     judgments: Option<PathBuf>,
     /// The most that may be uploaded at once

@@ -25,6 +25,8 @@ pub(super) struct Instructed {
     tools: Option<String>,
     /// Back to what they were at first.
     reset: Option<String>,
+    /// The model that answers, where there are several.
+    model: Option<String>,
 }
 
 /// `POST /casefile/{case}/instructions`.
@@ -51,9 +53,18 @@ pub(super) async fn instruct(
     // Where there is no tool, its box isn't shown, and its absence says nothing.
     let has_tools = app.pages().is_some_and(|pages| pages.config.judgments.is_some());
     let tools = if has_tools { given.tools.is_some() } else { case.tools };
+    // One that this tenant may not use, or that isn't served any more, is no choice.
+    let served = asking::models(&app, caller);
+    let model = given.model.filter(|name| served.iter().any(|card| card.id == *name));
     let id = case.id.clone();
-    blocking(&app, move |store| store.instruct(&id, text.as_deref(), tools, Timestamp::now()))
-        .await?;
+    blocking(&app, move |store| {
+        store.instruct(&id, text.as_deref(), tools, Timestamp::now())?;
+        match model {
+            Some(model) => store.set_model(&id, Some(&model)),
+            None => Ok(()),
+        }
+    })
+    .await?;
     Ok(render::go_to(&format!("/casefile/{}", case.id)))
 }
 

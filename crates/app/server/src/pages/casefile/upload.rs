@@ -1,6 +1,7 @@
 //! Files in: each is read into text, and its tokens are counted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::multipart::{Multipart, MultipartError};
@@ -8,12 +9,16 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use tapri_casefile::{CaseId, Document, NewFile};
+use tokio::time::timeout;
 
 use super::{asking, blocking, find, not_running, tenant, view};
 use crate::pages::render::{self, Page, Refused};
 use crate::pages::texts::{ENGLISH, fill};
 use crate::pages::visitor::Visitor;
 use crate::routes::App;
+
+/// How long an upload may bring nothing: a connection that is held open for no file is ended.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files of one upload.
 const MOST_FILES: usize = 50;
@@ -87,10 +92,17 @@ async fn receive(app: &App, mut multipart: Multipart) -> Result<Vec<Sent>, Refus
     };
     let mut files: Vec<Sent> = Vec::new();
     let mut taken = 0;
-    while let Some(mut field) = multipart.next_field().await.map_err(broken)? {
+    let slow = |_| {
+        render::trouble(StatusCode::REQUEST_TIMEOUT, t.broken_upload, Some(t.broken_upload_hint))
+    };
+    while let Some(mut field) =
+        timeout(PATIENCE, multipart.next_field()).await.map_err(slow)?.map_err(broken)?
+    {
         let Some(name) = field.file_name().map(plain_name) else { continue };
         let mut bytes = Vec::new();
-        while let Some(chunk) = field.chunk().await.map_err(broken)? {
+        while let Some(chunk) =
+            timeout(PATIENCE, field.chunk()).await.map_err(slow)?.map_err(broken)?
+        {
             taken += chunk.len();
             if taken > limit {
                 let message = fill(t.too_large, &[&(limit >> 20)]);

@@ -43,6 +43,8 @@ struct CasePage {
     small: bool,
     base: bool,
     model: String,
+    /// The models that can be chosen from, where there are several.
+    models: Vec<String>,
     files: Vec<ShownFile>,
     fit: Option<ShownFit>,
     instructions: String,
@@ -183,7 +185,9 @@ pub(super) fn case(
     let layout = card.as_deref().map(asking::layout);
     let own = layout.map_or("", Layout::instructions);
     let judgments = app.pages().and_then(|pages| pages.config.judgments.as_ref());
+    let models = visitor.caller.as_ref().map(|it| asking::models(app, it)).unwrap_or_default();
     render::page(&CasePage {
+        models: models.iter().map(|card| card.id.clone()).filter(|_| models.len() > 1).collect(),
         fit,
         base: layout == Some(Layout::Completion),
         instructions: case.instructions.clone().unwrap_or_else(|| own.to_owned()),
@@ -328,7 +332,9 @@ fn facts(figures: &Figures) -> Vec<(&'static str, Html)> {
     if let Some(cost) = &figures.cost {
         let money = |amount| Html(Amount { amount, currency: &cost.currency }.to_string());
         facts.push((t.cost, money(&cost.paid)));
-        facts.push((t.saved, money(&cost.saved)));
+        if cost.saved != "0" {
+            facts.push((t.saved, money(&cost.saved)));
+        }
     }
     facts
 }
