@@ -186,8 +186,8 @@ fn rows(config: &Config) -> Result<Vec<Row>> {
 fn order(key: &str) -> usize {
     let section = key.split(['.', '[']).next().unwrap_or(key);
     let all = [
-        "server", "admin", "engine", "ledger", "alerts", "prices", "budgets", "cache", "semantic",
-        "upstream", "route", "tenant",
+        "server", "admin", "engine", "ledger", "alerts", "pages", "prices", "budgets", "cache",
+        "semantic", "upstream", "route", "tenant",
     ];
     all.iter().position(|known| *known == section).unwrap_or(all.len())
 }
