@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::semantic::{Found, Semantic, SemanticWay, Watched};
 use tapri_api::cache_status::{CacheOutcome as Status, ForwardReason, Member};
@@ -13,6 +13,8 @@ use tapri_ledger::{CacheOutcome, CacheResult};
 use tapri_upstream::{Backend, CallStream, EventSource, ModelCard};
 
 use crate::pipeline::not_cached;
+use crate::recording::Recording;
+use crate::steps::Step;
 
 /// A call's events, and what the exact cache did for it.
 pub(crate) struct Begun {
@@ -48,8 +50,9 @@ pub(crate) async fn begin(
     backend: &Arc<dyn Backend>,
     card: &ModelCard,
     call: Call,
+    recording: &mut Recording,
 ) -> Result<Begun, ApiError> {
-    let Some(cache) = cache else { return alone(backend, card, call, None).await };
+    let Some(cache) = cache else { return alone(backend, card, call, recording, None).await };
     let resolved = Resolved {
         upstream: &card.upstream,
         model: &card.id,
@@ -57,7 +60,12 @@ pub(crate) async fn begin(
         defaults: &[],
     };
     let directives = call.cache;
-    match cache.look(&call, &resolved).await {
+    let asked = Instant::now();
+    let look = cache.look(&call, &resolved).await;
+    if let Some(steps) = recording.steps() {
+        steps.exact = Some(Step::since(asked));
+    }
+    match look {
         Look::Hit(hit) => {
             let outcome = hit.ttl.map_or(Status::Hit, Status::HitFor);
             let events: VecDeque<CallEvent> = hit.events().into();
@@ -84,7 +92,12 @@ pub(crate) async fn begin(
             };
             let found = match semantic {
                 Some(semantic) if lead.why == Why::Miss => {
-                    semantic.look(cache, backend, &call, &resolved, lead.key()).await
+                    let asked = Instant::now();
+                    let found = semantic.look(cache, backend, &call, &resolved, lead.key()).await;
+                    if let Some(steps) = recording.steps().filter(|_| found.is_some()) {
+                        steps.semantic = Some(Step::since(asked));
+                    }
+                    found
                 }
                 _ => None,
             };
@@ -99,6 +112,9 @@ pub(crate) async fn begin(
                 Some(Found::Forward { watch, semantic }) => (watch, Some(semantic)),
                 None => (None, None),
             };
+            if let Some(steps) = recording.steps() {
+                steps.sends_on();
+            }
             let backend = Arc::clone(backend);
             let reader = lead.start(async move {
                 Ok(Running(Watched { events: backend.start(call).await?, watch }))
@@ -107,11 +123,11 @@ pub(crate) async fn begin(
         }
         Look::Forward => {
             let exact = forwarded(reason(directives), None);
-            alone(backend, card, call, Some(exact)).await
+            alone(backend, card, call, recording, Some(exact)).await
         }
         Look::Bypass(why) => {
             let exact = forwarded(ForwardReason::Bypass, Some(why.as_str()));
-            alone(backend, card, call, Some(exact)).await
+            alone(backend, card, call, recording, Some(exact)).await
         }
     }
 }
@@ -121,9 +137,10 @@ async fn alone(
     backend: &Arc<dyn Backend>,
     card: &ModelCard,
     call: Call,
+    recording: &mut Recording,
     exact: Option<Exact>,
 ) -> Result<Begun, ApiError> {
-    Ok(Begun { events: forward(backend, card, call).await?, exact, semantic: None })
+    Ok(Begun { events: forward(backend, card, call, recording).await?, exact, semantic: None })
 }
 
 /// Sends a call on. An upstream tells only with its answer what it had cached, and the answer costs: a call that may not
@@ -132,10 +149,14 @@ async fn forward(
     backend: &Arc<dyn Backend>,
     card: &ModelCard,
     call: Call,
+    recording: &mut Recording,
 ) -> Result<CallStream, ApiError> {
     let is_elsewhere = card.vocabulary.is_none();
     if call.cache.only_if_cached && is_elsewhere {
         return Err(not_cached(None));
+    }
+    if let Some(steps) = recording.steps() {
+        steps.sends_on();
     }
     backend.start(call).await
 }

@@ -42,6 +42,7 @@ pub mod pipeline;
 pub mod recording;
 pub mod running;
 pub mod semantic;
+mod steps;
 
 pub use blocking::{BlockingCall, BlockingPipeline};
 pub use erasing::{PurgeError, PurgeReport};
@@ -51,8 +52,11 @@ pub use pipeline::Pipeline;
 pub use recording::{Observer, Pricing, Recorder};
 pub use running::Running;
 pub use semantic::SemanticWay;
+pub use steps::{Step, Steps};
 pub use tapri_api as api;
 pub use tapri_cache as cache;
 pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
-pub use tapri_upstream::{Backend, BackendStats, MapRun, ModelCard, PrefixMap, UpstreamStats};
+pub use tapri_upstream::{
+    Backend, BackendStats, EMBEDDED, MapRun, ModelCard, PrefixMap, UpstreamStats,
+};

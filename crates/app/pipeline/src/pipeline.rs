@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use tapri_api::{
     Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
@@ -137,9 +138,15 @@ impl Pipeline {
         let directives = call.cache;
         let outline = call.outline.take();
         let (id, tenant, salt) = (call.id, call.origin.tenant.clone(), call.salt.clone());
-        let begun =
-            exact::begin(self.exact.as_ref(), self.semantic.as_ref(), &self.backend, &card, call)
-                .await;
+        let begun = exact::begin(
+            self.exact.as_ref(),
+            self.semantic.as_ref(),
+            &self.backend,
+            &card,
+            call,
+            recording,
+        )
+        .await;
         let Begun { mut events, exact, semantic } = begun?;
         if let Some(exact) = &exact {
             recording.exact(exact);
@@ -207,6 +214,16 @@ impl Pipeline {
     /// name is empty.
     pub fn refused(&self, id: CallId, origin: &Origin, model: &str, error: &ApiError) {
         self.recorder.refused(id, origin, model, error);
+    }
+
+    /// The answer to a request to a path, where each tenant has a server of its own; see [`Backend::pass_on`].
+    pub async fn pass_on(
+        &self,
+        tenant: &str,
+        path: &'static str,
+        body: Bytes,
+    ) -> Result<Option<String>, ApiError> {
+        self.backend.pass_on(tenant, path, body).await
     }
 
     /// The token ids a prompt becomes, exactly those that [`Pipeline::start`] would have the model read.

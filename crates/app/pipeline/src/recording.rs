@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tapri_api::{
     Admission, ApiError, Call, CallEvent, CallId, Finish, FinishReason, Origin, Outline, Reuse,
@@ -23,12 +23,14 @@ use crate::exact::Exact;
 use crate::explaining::Explaining;
 use crate::live::Live;
 use crate::semantic::Semantic;
+use crate::steps::Steps;
 
 /// Says what a call cost, from its record: model and tokens. `None` where it has no price.
 pub type Pricing = Arc<dyn Fn(&CallRecord) -> Option<Cost> + Send + Sync>;
 
-/// Sees the record of every call that ended. It runs on the call's way, so it must not wait for anything.
-pub type Observer = Arc<dyn Fn(&CallRecord) + Send + Sync>;
+/// Sees the record of every call that ended, and when its steps were. It runs on the call's way, so it must not wait for
+/// anything.
+pub type Observer = Arc<dyn Fn(&CallRecord, &Steps) + Send + Sync>;
 
 /// Where the records of a pipeline's calls go. Cheap to clone. The default keeps none.
 #[derive(Clone, Default)]
@@ -127,7 +129,7 @@ impl Recorder {
             record.upstream = upstream.to_owned();
             Box::new(Open {
                 recorder: Arc::clone(inner),
-                arrived: Instant::now(),
+                steps: Steps::of(call),
                 record,
                 outline,
                 prompt_ids: None,
@@ -146,13 +148,9 @@ impl Recorder {
             let mut record = inner.record(id, origin);
             model.clone_into(&mut record.model);
             record.ending = Ending::Error(error.word().to_owned());
-            inner.hand_over(Entry {
-                record,
-                outline: None,
-                prompt_ids: None,
-                salt: None,
-                explain: None,
-            });
+            let entry =
+                Entry { record, outline: None, prompt_ids: None, salt: None, explain: None };
+            inner.hand_over(entry, &Steps::now());
         }
     }
 }
@@ -168,9 +166,9 @@ impl Inner {
         Inner { writer, clock, pricing: None, observers: Vec::new(), live: None }
     }
 
-    fn hand_over(&self, entry: Entry) {
+    fn hand_over(&self, entry: Entry, steps: &Steps) {
         for observer in &self.observers {
-            observer(&entry.record);
+            observer(&entry.record, steps);
         }
         if let Some(live) = &self.live {
             live.ended(&entry.record, entry.explain.as_ref());
@@ -201,7 +199,7 @@ pub(crate) struct Recording {
 
 struct Open {
     recorder: Arc<Inner>,
-    arrived: Instant,
+    steps: Steps,
     record: CallRecord,
     outline: Option<Outline>,
     prompt_ids: Option<Arc<[u32]>>,
@@ -225,6 +223,11 @@ impl Recording {
             open.record.model.clone_from(&card.id);
             open.record.upstream.clone_from(&card.upstream);
         }
+    }
+
+    /// Where its steps are noted, where someone may want to know them.
+    pub(crate) fn steps(&mut self) -> Option<&mut Steps> {
+        self.open.as_mut().map(|open| &mut open.steps)
     }
 
     /// What the exact cache did.
@@ -322,7 +325,7 @@ impl Recording {
         let Some(open) = self.open.take() else { return };
         let Open {
             recorder,
-            arrived,
+            steps,
             mut record,
             outline,
             prompt_ids,
@@ -331,7 +334,7 @@ impl Recording {
             forwarded,
             ..
         } = *open;
-        record.total = arrived.elapsed();
+        record.total = steps.began.elapsed();
         if let Some(answer) = &mut record.tokens.answer {
             *answer = answered;
         }
@@ -341,7 +344,7 @@ impl Recording {
         });
         let explain =
             self.explaining.clone().map(|explaining| Explain(Arc::new(move || explaining.get())));
-        recorder.hand_over(Entry { record, outline, prompt_ids, salt, explain });
+        recorder.hand_over(Entry { record, outline, prompt_ids, salt, explain }, &steps);
     }
 }
 
@@ -354,7 +357,7 @@ impl Drop for Recording {
 impl Open {
     fn first_token(&mut self) {
         if self.record.ttft.is_none() {
-            self.record.ttft = Some(self.arrived.elapsed());
+            self.record.ttft = Some(self.steps.began.elapsed());
         }
     }
 

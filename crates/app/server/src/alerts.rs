@@ -104,7 +104,7 @@ impl Alerts {
     pub(crate) fn observer(self: &Arc<Self>) -> Observer {
         // Weak: the pipeline is part of what holds these alerts.
         let alerts = Arc::downgrade(self);
-        Arc::new(move |record| {
+        Arc::new(move |record, _| {
             if let Some(alerts) = alerts.upgrade() {
                 alerts.ended(record);
             }

@@ -32,9 +32,14 @@ pub struct ServerConfig {
     pub reload: Option<Reload>,
     /// How connections are limited.
     pub connections: Connections,
+    /// What became of calls' traces, where they are sent to a collector.
+    pub traces: Option<TraceCounts>,
     /// The pages for people; `None` to serve the APIs alone.
     pub pages: Option<PagesConfig>,
 }
+
+/// Reads what became of calls' traces: words for it, and how many calls.
+pub type TraceCounts = Arc<dyn Fn() -> [(&'static str, u64); 3] + Send + Sync>;
 
 /// What one connection may cost, and how many there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +114,7 @@ impl Default for ServerConfig {
             admin_listen: None,
             reload: None,
             connections: Connections::default(),
+            traces: None,
             pages: None,
         }
     }

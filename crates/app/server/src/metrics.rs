@@ -22,6 +22,7 @@ use tapri_pipeline::{BackendStats, Pipeline};
 
 use crate::alerts::Alerts;
 use crate::alerts::collector::AlertCollector;
+use crate::config::TraceCounts;
 
 mod upstreams;
 
@@ -82,7 +83,11 @@ const CALL: [f64; 18] = [
 
 impl Metrics {
     /// The metrics of a pipeline's calls, labelled with its model.
-    pub(crate) fn new(pipeline: &Pipeline, alerts: Option<&Arc<Alerts>>) -> Self {
+    pub(crate) fn new(
+        pipeline: &Pipeline,
+        alerts: Option<&Arc<Alerts>>,
+        traces: Option<TraceCounts>,
+    ) -> Self {
         let model = pipeline.models().first().map(|card| card.id.clone()).unwrap_or_default();
         let labels = [("model_name".into(), model.into()), ("engine".into(), "0".into())];
         let mut registry = Registry::with_labels(labels.into_iter());
@@ -126,6 +131,9 @@ impl Metrics {
         registry.register_collector(Box::new(EngineCollector { pipeline: pipeline.clone() }));
         registry.register_collector(Box::new(exact::ExactCollector::of(pipeline)));
         registry.register_collector(Box::new(semantic::SemanticCollector::of(pipeline)));
+        if let Some(traces) = traces {
+            registry.register_collector(Box::new(TraceCollector(traces)));
+        }
         if let Some(alerts) = alerts {
             registry.register_collector(Box::new(AlertCollector(Arc::clone(alerts))));
         }
@@ -195,6 +203,30 @@ impl Collector for LedgerCollector {
             [("written", counts.written), ("dropped", counts.dropped), ("pruned", counts.pruned)];
         for (outcome, value) in outcomes {
             ConstCounter::new(value).encode(records.encode_family(&[("outcome", outcome)])?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads what became of the calls' traces.
+struct TraceCollector(TraceCounts);
+
+impl fmt::Debug for TraceCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceCollector").finish_non_exhaustive()
+    }
+}
+
+impl Collector for TraceCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut traces = encoder.encode_descriptor(
+            "tapri_traces",
+            "Calls whose traces were for a collector, by what became of them",
+            None,
+            MetricType::Counter,
+        )?;
+        for (outcome, value) in (self.0)() {
+            ConstCounter::new(value).encode(traces.encode_family(&[("outcome", outcome)])?)?;
         }
         Ok(())
     }

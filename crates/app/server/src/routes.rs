@@ -65,7 +65,7 @@ impl App {
             Some(pages) => pipeline.observed(records.observer()).shown_on(pages.live.clone()),
             None => pipeline,
         };
-        let metrics = Arc::new(Metrics::new(&pipeline, alerts.as_ref()));
+        let metrics = Arc::new(Metrics::new(&pipeline, alerts.as_ref(), config.traces.clone()));
         App {
             inner: Arc::new(Inner {
                 pipeline,

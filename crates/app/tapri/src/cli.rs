@@ -131,6 +131,9 @@ pub(crate) struct ServeArgs {
     /// The port to listen on; 0 takes a free one
     #[arg(long, env = "TAPRI_PORT", hide_env_values = true, default_value_t = 8080)]
     pub(crate) port: u16,
+    /// What separates tenants: scopes of one engine's cache, or an engine process for each
+    #[arg(long, env = "TAPRI_SERVER_ISOLATION", hide_env_values = true, value_enum, default_value_t = Isolation::Scope)]
+    pub(crate) isolation: Isolation,
     /// Leave out of every answer how many tokens came from the cache
     #[arg(long)]
     pub(crate) hide_cached_tokens: bool,
@@ -179,6 +182,15 @@ pub(crate) struct EngineArgs {
     /// Threads that compute [default: one for each core]
     #[arg(long, env = "TAPRI_THREADS", hide_env_values = true, value_name = "N", value_parser = quantity::count)]
     pub(crate) threads: Option<NonZeroUsize>,
+}
+
+/// What separates tenants from one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Isolation {
+    /// Scopes of one engine's cache
+    Scope,
+    /// An engine process for each tenant
+    Process,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -6,6 +6,7 @@ pub(crate) mod exact;
 mod isolation;
 pub(crate) mod pages;
 pub(crate) mod semantic;
+mod telemetry;
 
 use std::io::{Write, stdout};
 use std::net::{IpAddr, SocketAddr};
@@ -21,9 +22,8 @@ use tracing_subscriber::EnvFilter;
 
 use self::exact::ExactArgs;
 use self::semantic::SemanticServeArgs;
-use crate::cli::{Cli, Command, ServeArgs};
+use crate::cli::{Cli, Command, Isolation, ServeArgs};
 use crate::config::access::Access;
-use crate::config::sections::Isolation;
 use crate::config::{Config, flags};
 use crate::failure::{self, Failure};
 use crate::ledger;
@@ -72,7 +72,7 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
     let tenants = Tenants::new(tenants).map_err(|error| {
         Failure::usage(error.to_string(), "'tapri config show' says what is configured")
     })?;
-    not_here(&config)?;
+    not_here(args, &config)?;
     let exact = args.exact.cache(&config)?;
     let semantic = args.semantic.cache(&config, &args.exact.policies(&config))?;
     let caches = Caches { exact: exact.clone(), semantic: semantic.clone() };
@@ -81,8 +81,16 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
         None => args.pages.config(&secret)?,
         Some(_) => None,
     };
-    let server =
-        ServerConfig { tenants: Arc::new(tenants), pages, ..server(args, &config, caches)? };
+    let telemetry = match args.child_of_tapri {
+        None => telemetry::start(&config)?,
+        Some(_) => None,
+    };
+    let server = ServerConfig {
+        tenants: Arc::new(tenants),
+        pages,
+        traces: telemetry.as_ref().map(telemetry::counts),
+        ..server(args, &config, caches)?
+    };
     let has_pages = server.pages.is_some();
     runtime.block_on(async {
         // The port before the model: that it is taken should be known at once.
@@ -99,24 +107,32 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
             Some(semantic) => pipeline.semantic(semantic),
             None => pipeline,
         };
+        let pipeline = match &telemetry {
+            Some(telemetry) => pipeline.observed(telemetry.observer()),
+            None => pipeline,
+        };
         announce(&name, bound.address(), has_pages)?;
         if let Some(admin) = bound.admin_address() {
             writeln!(stdout(), "the operator's paths are on http://{admin}/admin")?;
         }
         let served = bound.run(pipeline).await;
-        tokio::task::block_in_place(|| ledger::close(&recorder));
+        tokio::task::block_in_place(|| {
+            ledger::close(&recorder);
+            telemetry.iter().for_each(telemetry::close);
+        });
         served.map_err(serve_failure)?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
 /// What is configured and can't be done is refused, not left out.
-fn not_here(config: &Config) -> Result<()> {
+fn not_here(args: &ServeArgs, config: &Config) -> Result<()> {
     let sections = &config.sections;
     let shares = sections.tenants.iter().any(|tenant| tenant.limits.kv_share.is_some());
-    if shares && sections.server.isolation == Isolation::Scope {
-        let message = "kv_share holds between engine processes, and the tenants share one";
-        let hint = "write isolation = \"process\" in [server], or take kv_share out";
+    let engine = sections.engine.enabled.unwrap_or(sections.upstreams.is_empty());
+    if shares && !engine && args.isolation == Isolation::Scope {
+        let message = "kv_share is a share of the embedded engine's memory, and the engine is off";
+        let hint = "write enabled = true in [engine], or take kv_share out";
         return Err(Failure::usage(message, hint).into());
     }
     Ok(())

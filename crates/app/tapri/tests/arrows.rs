@@ -10,8 +10,23 @@ type Table = BTreeMap<&'static str, (&'static str, Vec<&'static str>)>;
 
 fn table() -> Table {
     let all = [
-        "kernels", "gguf", "text", "kv", "model", "engine", "registry", "api", "embed", "cache",
-        "upstream", "ledger", "insight", "pipeline", "casefile", "server",
+        "kernels",
+        "gguf",
+        "text",
+        "kv",
+        "model",
+        "engine",
+        "registry",
+        "api",
+        "embed",
+        "cache",
+        "upstream",
+        "ledger",
+        "insight",
+        "pipeline",
+        "casefile",
+        "server",
+        "telemetry",
     ];
     BTreeMap::from([
         ("kernels", ("engine", vec![])),
@@ -46,6 +61,7 @@ fn table() -> Table {
                 ],
             ),
         ),
+        ("telemetry", ("app", vec!["pipeline", "ledger", "api"])),
         ("tapri", ("app", all.to_vec())),
         ("bench", ("app", vec!["fake-upstream"])),
         ("fake-upstream", ("app", vec![])),

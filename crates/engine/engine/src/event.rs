@@ -133,15 +133,17 @@ pub enum GenerateError {
     /// The engine is stopping.
     #[error("the engine is shutting down")]
     ShuttingDown,
-    /// The prompt needs more KV blocks than the whole budget has.
+    /// The prompt needs more KV blocks than the whole budget has, or the share of its scope.
     #[error(
-        "the prompt needs {needed} KV blocks and the whole budget has {capacity}; raise the KV memory or shorten the prompt"
+        "the prompt needs {needed} KV blocks and there are {capacity}; raise the KV memory or the share of it, or shorten the prompt"
     )]
     ExceedsKvBudget {
         /// Blocks that the prompt needs at once.
         needed: usize,
-        /// Blocks there are.
+        /// Blocks there are: in all, or in the share of the call's scope.
         capacity: usize,
+        /// Whether it is the share.
+        of_share: bool,
     },
     /// The model produced something that is not a number.
     #[error(

@@ -86,6 +86,9 @@ pub struct GenerateRequest {
     pub prompt: Vec<TokenId>,
     /// The cache partition.
     pub scope: Scope,
+    /// The share of the KV memory, from 0 to 1, that all calls of the scope may use and leave behind together; `None` for no
+    /// limit. The latest call's word holds. A scope that has its share evicts its own cached blocks, and no others'.
+    pub kv_share: Option<f64>,
     /// The client's own salt; narrows within the scope.
     pub salt: Option<String>,
     /// The most tokens of the answer; 0 computes the prompt alone (pre-warming).

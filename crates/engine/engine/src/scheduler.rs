@@ -232,7 +232,9 @@ impl Scheduler {
         let keys = self.keys(&submission.request);
         let context = self.model.config().context_length;
         let tokenizer = Arc::clone(&self.tokenizer);
-        let Some(mut sequence) = Sequence::new(submission, keys, tokenizer, context) else {
+        // All but the null block.
+        let blocks = self.cache.config().blocks.saturating_sub(1);
+        let Some(mut sequence) = Sequence::new(submission, keys, tokenizer, context, blocks) else {
             return;
         };
         if let Some(guide) = &mut sequence.guide {

@@ -63,16 +63,20 @@ impl Sequence {
         keys: PromptKeys,
         tokenizer: Arc<Tokenizer>,
         context: usize,
+        kv_blocks: usize,
     ) -> Option<Self> {
         let Submission { request, choices, submitted } = submission;
         let mut others = choices.into_iter();
         let Choice { id, events, cancelled, seed, constraint } = others.next()?;
         let prompt_tokens = request.prompt.len();
         let reserve_tokens = (prompt_tokens + request.max_tokens.min(RESERVED_ANSWER)).min(context);
+        // A share of next to nothing is one block: what can't fit in it is refused by name.
+        let share = request.kv_share.map(|share| ((share * kv_blocks as f64) as usize).max(1));
         Some(Sequence {
             id,
             keys,
             options: AdmitOptions {
+                share,
                 no_read: !request.cache.read,
                 no_store: !request.cache.store,
                 // A call that may not read can't take part in what another is writing.

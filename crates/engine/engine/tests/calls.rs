@@ -175,7 +175,10 @@ fn a_prompt_beyond_the_budget_fails_and_others_run() {
     let block = start(&model, config()).stats().block_bytes as u64;
     let engine = start(&model, EngineConfig { kv_memory: 5 * block, ..config() });
     let error = finish(engine.submit(request(prompt(200, 1), 1)).unwrap()).unwrap_err();
-    assert!(matches!(error, GenerateError::ExceedsKvBudget { needed: 13, capacity: 4 }), "{error}");
+    assert!(
+        matches!(error, GenerateError::ExceedsKvBudget { needed: 13, capacity: 4, .. }),
+        "{error}"
+    );
     // An answer that fills the budget ends there.
     let answer = ask(&engine, request(prompt(40, 1), 1000));
     assert_eq!(answer.outcome.finish, FinishReason::Length);
@@ -268,4 +271,53 @@ fn what_the_cache_holds_is_shown_between_two_steps() {
     engine.shutdown(std::time::Duration::ZERO);
     let gone = engine.picture(Vec::new(), 1, std::time::Duration::from_secs(60));
     assert_eq!(gone.unwrap_err(), tapri_engine::PictureError::ShuttingDown);
+}
+
+/// Of a pool of 40 blocks one scope may have 10: what others left stays, its own calls wait for each other, and others go
+/// past them.
+#[test]
+fn a_scope_keeps_to_its_share() {
+    let model = TinyModel::llama();
+    let block = start(&model, config()).stats().block_bytes as u64;
+    let engine = start(&model, EngineConfig { kv_memory: 41 * block, ..config() });
+    let of = |scope: &[u8],
+              kv_share: Option<f64>,
+              prompt: Vec<tapri_engine::TokenId>,
+              max_tokens: usize| {
+        let scope = tapri_engine::Scope(scope.to_vec());
+        tapri_engine::GenerateRequest { scope, kv_share, ..request(prompt, max_tokens) }
+    };
+    let (limited, free) = (Some(0.25), None);
+    let theirs = ask(&engine, of(b"free", free, prompt(161, 900), 1));
+    for seed in 0..10 {
+        ask(&engine, of(b"limited", limited, prompt(128, seed), 1));
+    }
+    let stats = engine.stats();
+    assert!(stats.blocks_cached <= 10 + 11, "{} are cached", stats.blocks_cached);
+    let again = ask(&engine, of(b"free", free, prompt(161, 900), 1));
+    assert_eq!(again.admitted.cached, 160, "nothing of theirs went");
+    assert_eq!(again.seen(), theirs.seen());
+    // Within its share it still hits.
+    let own = ask(&engine, of(b"limited", limited, prompt(128, 9), 1));
+    assert!(own.admitted.cached >= 112, "{:?}", own.admitted);
+    // A prompt that can't fit, and an answer that fills what is left.
+    let large = engine.submit(of(b"limited", limited, prompt(200, 1), 1)).unwrap();
+    let error = finish(large).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            GenerateError::ExceedsKvBudget { needed: 13, capacity: 10, of_share: true }
+        ),
+        "{error}"
+    );
+    let long = ask(&engine, of(b"limited", limited, prompt(128, 50), 1000));
+    assert_eq!((long.outcome.finish, long.ids.len()), (FinishReason::Length, 33));
+    // Two of its calls have no room together: the second waits for the first, and a stranger doesn't.
+    let first = engine.submit(of(b"limited", limited, prompt(100, 60), 30)).unwrap();
+    let second = engine.submit(of(b"limited", limited, prompt(100, 61), 30)).unwrap();
+    let stranger = engine.submit(of(b"free", free, prompt(100, 62), 30)).unwrap();
+    for call in [stranger, second, first] {
+        let answer = finish(call).unwrap();
+        assert_eq!(answer.ids.len(), 30);
+    }
 }

@@ -6,6 +6,7 @@ use crate::call::{Call, State};
 use crate::config::{CacheConfig, ConfigError};
 use crate::events::KvEvent;
 use crate::ids::{BlockId, CallId, GroupIndex, Moment};
+use crate::keys::Root;
 use crate::stats::{GroupBlocks, Stats};
 use crate::store::Store;
 use crate::tree::NodeId;
@@ -110,6 +111,22 @@ impl PrefixCache {
         if (block.0 as usize) < self.config.blocks { self.store.pool.refs(block) } else { 0 }
     }
 
+    /// What is under a root: blocks that its calls use, and blocks that nobody uses but a lookup could find.
+    #[must_use]
+    pub fn owned(&self, root: &Root) -> GroupBlocks {
+        let owner = self.store.owners.find(root);
+        let (in_use, cached) = owner.map_or((0, 0), |owner| self.store.pool.owned(owner));
+        GroupBlocks { in_use, cached }
+    }
+
+    /// Whether a block holds what is under a root.
+    #[must_use]
+    pub fn is_owned(&self, block: BlockId, root: &Root) -> bool {
+        let known = (block.0 as usize) < self.config.blocks;
+        let owner = self.store.owners.find(root);
+        known && owner.is_some() && self.store.pool.owner(block) == owner
+    }
+
     /// A picture of the cache.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -172,6 +189,7 @@ impl PrefixCache {
         };
         if let Some(call) = self.calls.get_mut(&id) {
             self.promised = self.promised - call.promise + promise;
+            self.store.owners.promise(call.owner, call.promise, promise);
             call.promise = promise;
         }
     }

@@ -1,6 +1,7 @@
 //! One call as the cache sees it.
 
 use crate::ids::{BlockId, CallId, Moment};
+use crate::pool::OwnerId;
 use crate::reason::Stop;
 use crate::sequence::Sequence;
 use crate::store::Store;
@@ -17,6 +18,9 @@ pub struct AdmitOptions {
     pub no_join: bool,
     /// Positions to find room for at admission (prompt and answer); 0 stands for the prompt's length.
     pub reserve_tokens: usize,
+    /// The most blocks that all calls under the prompt's root may use and leave behind together; `None` for no limit. The
+    /// latest admission's word holds for the root.
+    pub share: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +36,8 @@ pub(crate) enum State {
 pub(crate) struct Call {
     pub(crate) sequence: Sequence,
     pub(crate) options: AdmitOptions,
+    /// Whose its blocks are.
+    pub(crate) owner: OwnerId,
     pub(crate) state: State,
     pub(crate) prompt_tokens: usize,
     pub(crate) started: Moment,
@@ -68,6 +74,7 @@ impl Call {
     pub(crate) fn new(
         sequence: Sequence,
         options: AdmitOptions,
+        owner: OwnerId,
         groups: usize,
         now: Moment,
     ) -> Self {
@@ -75,6 +82,7 @@ impl Call {
             prompt_tokens: sequence.len(),
             sequence,
             options,
+            owner,
             state: State::Queued,
             started: now,
             chain: Vec::new(),

@@ -55,6 +55,7 @@ mod ghost;
 mod hash;
 mod ids;
 mod keys;
+mod owners;
 mod pool;
 mod reason;
 mod sequence;

@@ -2,6 +2,9 @@
 //!
 //! The free queue is three intrusive lists that are emptied one after another, so that any block leaves it in O(1) when it is hit again:
 //! blocks that can't be hit, then window blocks that the window has passed, then everything else, least recently used first.
+//!
+//! A block that is used or could be hit belongs to an owner, a tenant of the cache. Each owner's free blocks are linked a second
+//! time, in the same order, so that the one that goes first of an owner's is found in O(1) as well.
 
 use crate::ids::BlockId;
 use crate::tree::NodeId;
@@ -15,6 +18,24 @@ pub(crate) enum Shelf {
     Passed = 1,
     /// Least recently used first; within one call the tail of the prompt first.
     Cached = 2,
+}
+
+/// Whose a block is, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct OwnerId(pub(crate) u32);
+
+impl OwnerId {
+    /// Nobody's: nothing is in it.
+    const NONE: Self = Self(u32::MAX);
+}
+
+/// What an owner has.
+#[derive(Clone, Default)]
+struct Owned {
+    used: usize,
+    cached: usize,
+    /// Of its free blocks: the passed ones, and the others.
+    ends: [Ends; 2],
 }
 
 const SHELVES: [Shelf; 3] = [Shelf::Empty, Shelf::Passed, Shelf::Cached];
@@ -32,6 +53,10 @@ pub(crate) struct Block {
     refs: u32,
     prev: u32,
     next: u32,
+    /// The neighbours among its owner's.
+    own_prev: u32,
+    own_next: u32,
+    owner: OwnerId,
     node: NodeId,
     group: u16,
     shelf: Shelf,
@@ -42,6 +67,7 @@ pub(crate) struct Block {
 pub(crate) struct Pool {
     blocks: Vec<Block>,
     ends: [Ends; 3],
+    owned: Vec<Owned>,
     used: Vec<usize>,
     cached: Vec<usize>,
 }
@@ -53,6 +79,9 @@ impl Pool {
             refs: 0,
             prev: 0,
             next: 0,
+            own_prev: 0,
+            own_next: 0,
+            owner: OwnerId::NONE,
             node: NodeId::NONE,
             group: 0,
             shelf: Shelf::Empty,
@@ -61,6 +90,7 @@ impl Pool {
         let mut pool = Self {
             blocks: vec![block; blocks],
             ends: [Ends::default(); 3],
+            owned: Vec::new(),
             used: vec![0; groups],
             cached: vec![0; groups],
         };
@@ -110,6 +140,31 @@ impl Pool {
         self.blocks[id.0 as usize].shelf
     }
 
+    /// Blocks that an owner's calls use, and its free ones that a lookup could find.
+    pub(crate) fn owned(&self, owner: OwnerId) -> (usize, usize) {
+        self.owned.get(owner.0 as usize).map_or((0, 0), |owned| (owned.used, owned.cached))
+    }
+
+    /// Whose a block is; `None` where nothing is in it.
+    pub(crate) fn owner(&self, id: BlockId) -> Option<OwnerId> {
+        let owner = self.blocks[id.0 as usize].owner;
+        (owner != OwnerId::NONE).then_some(owner)
+    }
+
+    /// The block that goes next of an owner's, without taking it.
+    pub(crate) fn next_of(&self, owner: OwnerId) -> Option<BlockId> {
+        let owned = self.owned.get(owner.0 as usize)?;
+        owned.ends.iter().find(|ends| ends.len > 0).map(|ends| BlockId(ends.head))
+    }
+
+    fn owned_mut(&mut self, owner: OwnerId) -> &mut Owned {
+        let at = owner.0 as usize;
+        if self.owned.len() <= at {
+            self.owned.resize_with(at + 1, Owned::default);
+        }
+        &mut self.owned[at]
+    }
+
     /// Marks a block as lying before a retained boundary, until it is used for something else.
     pub(crate) fn retain(&mut self, id: BlockId) {
         self.at(id.0).retained = true;
@@ -128,8 +183,11 @@ impl Pool {
         block.retained = false;
         if block.refs == 0 {
             let group = usize::from(block.group);
+            let owner = block.owner;
             self.unlink(id.0);
             self.cached[group] -= 1;
+            self.owned_mut(owner).cached -= 1;
+            self.at(id.0).owner = OwnerId::NONE;
             self.push_front(id.0, Shelf::Empty);
         }
     }
@@ -140,9 +198,13 @@ impl Pool {
         block.refs += 1;
         if block.refs == 1 {
             let group = usize::from(block.group);
+            let owner = block.owner;
             self.unlink(id.0);
             self.cached[group] -= 1;
             self.used[group] += 1;
+            let owned = self.owned_mut(owner);
+            owned.cached -= 1;
+            owned.used += 1;
         }
     }
 
@@ -156,11 +218,17 @@ impl Pool {
         }
         let group = usize::from(block.group);
         let (hashed, retained) = (block.node != NodeId::NONE, block.retained);
+        let owner = block.owner;
         self.used[group] -= 1;
+        self.owned_mut(owner).used -= 1;
         match (hashed, retained) {
-            (false, _) => self.push_front(id.0, Shelf::Empty),
+            (false, _) => {
+                self.at(id.0).owner = OwnerId::NONE;
+                self.push_front(id.0, Shelf::Empty);
+            }
             (true, kept) => {
                 self.cached[group] += 1;
+                self.owned_mut(owner).cached += 1;
                 self.push_back(id.0, if kept { Shelf::Cached } else { Shelf::Passed });
             }
         }
@@ -172,15 +240,17 @@ impl Pool {
     }
 
     /// Takes the front of the queue, which must hold nothing any more.
-    pub(crate) fn allocate(&mut self, group: usize) -> Option<BlockId> {
+    pub(crate) fn allocate(&mut self, group: usize, owner: OwnerId) -> Option<BlockId> {
         let id = self.next()?;
         debug_assert!(self.node(id) == NodeId::NONE, "what was in it is evicted first");
         self.unlink(id.0);
         let block = self.at(id.0);
         block.refs = 1;
         block.group = group as u16;
+        block.owner = owner;
         block.retained = false;
         self.used[group] += 1;
+        self.owned_mut(owner).used += 1;
         Some(id)
     }
 
@@ -190,10 +260,12 @@ impl Pool {
             while self.ends[shelf as usize].len > 0 {
                 let id = self.ends[shelf as usize].head;
                 self.unlink(id);
+                self.at(id).owner = OwnerId::NONE;
                 self.push_back(id, Shelf::Empty);
             }
         }
         self.cached.fill(0);
+        self.owned.iter_mut().for_each(|owned| owned.cached = 0);
         for block in &mut self.blocks {
             block.node = NodeId::NONE;
             block.retained = false;
@@ -224,9 +296,25 @@ impl Pool {
         }
         let block = self.at(id);
         (block.prev, block.next, block.shelf) = (tail, 0, shelf);
+        let owner = block.owner;
+        if let Some(own) = own_shelf(shelf) {
+            let ends = &mut self.owned_mut(owner).ends[own];
+            let tail = ends.tail;
+            ends.tail = id;
+            ends.len += 1;
+            if tail == 0 {
+                ends.head = id;
+            } else {
+                self.at(tail).own_next = id;
+            }
+            let block = self.at(id);
+            (block.own_prev, block.own_next) = (tail, 0);
+        }
     }
 
+    /// Only what holds nothing goes to the front, which is nobody's.
     fn push_front(&mut self, id: u32, shelf: Shelf) {
+        debug_assert!(own_shelf(shelf).is_none());
         let ends = &mut self.ends[shelf as usize];
         let head = ends.head;
         ends.head = id;
@@ -253,7 +341,34 @@ impl Pool {
             self.at(next).prev = prev;
         }
         self.ends[shelf as usize].len -= 1;
+        if let Some(own) = own_shelf(shelf) {
+            let Block { own_prev, own_next, owner, .. } = self.blocks[id as usize];
+            let ends = &mut self.owned_mut(owner).ends[own];
+            ends.len -= 1;
+            if own_prev == 0 {
+                ends.head = own_next;
+            }
+            if own_next == 0 {
+                ends.tail = own_prev;
+            }
+            if own_prev != 0 {
+                self.at(own_prev).own_next = own_next;
+            }
+            if own_next != 0 {
+                self.at(own_next).own_prev = own_prev;
+            }
+        }
         let block = self.at(id);
         (block.prev, block.next) = (0, 0);
+        (block.own_prev, block.own_next) = (0, 0);
+    }
+}
+
+/// Which of its owner's lists a block of a shelf is in.
+fn own_shelf(shelf: Shelf) -> Option<usize> {
+    match shelf {
+        Shelf::Empty => None,
+        Shelf::Passed => Some(0),
+        Shelf::Cached => Some(1),
     }
 }

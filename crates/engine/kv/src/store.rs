@@ -6,12 +6,14 @@ use crate::config::CacheConfig;
 use crate::events::{Events, KvEvent};
 use crate::ghost::{Ghosts, Gone};
 use crate::ids::{BlockId, GroupIndex, Moment};
-use crate::pool::{Pool, Shelf};
+use crate::owners::Owners;
+use crate::pool::{OwnerId, Pool, Shelf};
 use crate::stats::Counters;
 use crate::tree::{NewNode, NodeId, Tree};
 
 pub(crate) struct Store {
     pub(crate) pool: Pool,
+    pub(crate) owners: Owners,
     pub(crate) tree: Tree,
     pub(crate) ghosts: Ghosts,
     pub(crate) events: Events,
@@ -35,6 +37,7 @@ impl Store {
     pub(crate) fn new(config: &CacheConfig) -> Self {
         Self {
             pool: Pool::new(config.blocks, config.groups.len()),
+            owners: Owners::default(),
             tree: Tree::new(config.block_tokens, config.groups.len()),
             ghosts: Ghosts::new(config.ghosts),
             events: Events::new(config.events),
@@ -53,13 +56,18 @@ impl Store {
         self.now = self.now.max(now);
     }
 
-    /// Takes a block for `group`, making what was in it go.
-    pub(crate) fn allocate(&mut self, group: usize) -> Option<BlockId> {
+    /// Takes a block for `group` and for an owner. What is at the front of the queue goes; of an owner that has all it may
+    /// have, what is its own: nobody else's is evicted for it. `None` where there is nothing to be had.
+    pub(crate) fn allocate(&mut self, group: usize, owner: OwnerId) -> Option<BlockId> {
+        if self.owners.is_full(owner, &self.pool) {
+            let own = self.pool.next_of(owner)?;
+            self.evict(own);
+        }
         let next = self.pool.next()?;
         if self.pool.node(next) != NodeId::NONE {
             self.evict(next);
         }
-        self.pool.allocate(group)
+        self.pool.allocate(group, owner)
     }
 
     fn evict(&mut self, block: BlockId) {

@@ -36,6 +36,8 @@ pub struct Call {
     pub salt: Option<CacheSalt>,
     /// Whose call it is, as far as caches are concerned.
     pub scope: TenantScope,
+    /// The share of an engine's KV memory that all calls of its scope may take together, from 0 to 1; `None` for no limit.
+    pub kv_share: Option<f64>,
     /// Where it came from, for its record.
     pub origin: Origin,
     /// What its prompt is made of, for its record and for explanations.
@@ -102,6 +104,8 @@ pub struct Origin {
     pub conversation: Option<String>,
     /// The document it is about, where the caller named one: what is stored for it can be erased by this name.
     pub document: Option<String>,
+    /// The caller's span, as W3C Trace Context has it: for traces alone.
+    pub traceparent: Option<String>,
 }
 
 impl Origin {
@@ -115,6 +119,7 @@ impl Origin {
             tenant: Cow::Borrowed(Origin::DEFAULT_TENANT),
             conversation: None,
             document: None,
+            traceparent: None,
         }
     }
 }
@@ -165,6 +170,7 @@ impl Call {
             cache: CacheDirectives::default(),
             salt: None,
             scope: TenantScope::default(),
+            kv_share: None,
             origin: Origin::default(),
             outline: None,
             tools: Vec::new(),

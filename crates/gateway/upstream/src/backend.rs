@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 
 use crate::{BackendStats, CallStream, PrefixMap, UpstreamStats};
@@ -66,6 +67,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The text of token ids, special tokens included. Bytes that aren't UTF-8 become U+FFFD.
     fn detokenize(&self, ids: Vec<u32>) -> Answer<String>;
+
+    /// Answers a request to a path as it came, where each tenant has a server of its own; `None` where it is to be answered
+    /// here.
+    fn pass_on(&self, _tenant: &str, _path: &'static str, _body: Bytes) -> Answer<Option<String>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Forgets what a prefix cache of its own holds of a scope, or of all scopes. Calls that run go on, and nobody finds
     /// their blocks any more. `None` where it has no such cache: what an upstream keeps is the upstream's to erase.

@@ -217,6 +217,7 @@ fn request(
     GenerateRequest {
         prompt,
         scope: tapri_engine::Scope(call.scope.0),
+        kv_share: call.kv_share,
         salt: call.salt.map(|salt| salt.as_str().to_owned()),
         // The engine ends an answer where the context does.
         max_tokens: call.max_tokens.unwrap_or(engine.model().context_length),

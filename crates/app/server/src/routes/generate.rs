@@ -34,6 +34,9 @@ const CONVERSATION: &str = "x-tapri-conversation";
 /// Names the document that a call is about: what is stored for it can be erased by this name.
 const DOCUMENT: &str = "x-tapri-document";
 
+/// The caller's span (W3C Trace Context).
+const TRACEPARENT: &str = "traceparent";
+
 /// `POST /v1/chat/completions`.
 pub(super) async fn chat(State(app): State<App>, request: Request) -> Response<Body> {
     generate(app, Format::Chat, request).await
@@ -91,7 +94,8 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
     };
     let conversation = named(&parts.headers, CONVERSATION).or_else(|| inbound.conversation());
     let document = named(&parts.headers, DOCUMENT);
-    call.origin = Origin { conversation, document, ..origin };
+    let traceparent = named(&parts.headers, TRACEPARENT);
+    call.origin = Origin { conversation, document, traceparent, ..origin };
     call.cache = cache_directives(&parts.headers);
     let id = call.id;
     // What was reused tells what others asked; where that is hidden, so is the reason.

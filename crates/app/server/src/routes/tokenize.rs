@@ -7,6 +7,7 @@ use tapri_api::ApiError;
 use tapri_api::openai::tokenize::{self, TokenizeInput};
 
 use super::App;
+use crate::tenants::caller::Caller;
 use crate::{body, reply};
 
 /// `POST /tokenize`.
@@ -19,12 +20,16 @@ async fn tokens(app: &App, request: Request) -> Result<Response<Body>, ApiError>
     let (parts, body) = request.into_parts();
     let body = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
     let request = tokenize::parse(&body)?;
-    let context = app.pipeline().model(request.model.as_deref())?.context;
+    let model = app.pipeline().model(request.model.as_deref())?;
+    let caller = Caller::of(&parts.extensions)?;
+    if let Some(answer) = app.pipeline().pass_on(caller.name(), "/tokenize", body).await? {
+        return Ok(reply::json(answer));
+    }
     let tokens = match request.input {
         TokenizeInput::Prompt(prompt) => app.pipeline().tokenize(prompt).await?,
         TokenizeInput::Piece(text) => app.pipeline().tokenize_piece(text).await?,
     };
-    Ok(reply::json(tokenize::render(&tokens, context)))
+    Ok(reply::json(tokenize::render(&tokens, model.context)))
 }
 
 /// `POST /detokenize`.
@@ -38,6 +43,10 @@ async fn text(app: &App, request: Request) -> Result<Response<Body>, ApiError> {
     let body = body::read_json(&parts.headers, body, app.inner.body_limit).await?;
     let request = tokenize::parse_detokenize(&body)?;
     app.pipeline().model(request.model.as_deref())?;
+    let caller = Caller::of(&parts.extensions)?;
+    if let Some(answer) = app.pipeline().pass_on(caller.name(), "/detokenize", body).await? {
+        return Ok(reply::json(answer));
+    }
     let text = app.pipeline().detokenize(request.input).await?;
     Ok(reply::json(tokenize::render_detokenized(&text)))
 }

@@ -84,6 +84,7 @@ impl Caller {
     pub(crate) fn sign(&self, call: &mut Call) {
         call.origin.tenant = self.name().to_owned().into();
         call.scope = self.tenant.scope.clone();
+        call.kv_share = self.tenant.config.limits.kv_share;
     }
 
     /// Counts a request, or refuses it.

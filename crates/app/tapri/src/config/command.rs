@@ -186,8 +186,20 @@ fn rows(config: &Config) -> Result<Vec<Row>> {
 fn order(key: &str) -> usize {
     let section = key.split(['.', '[']).next().unwrap_or(key);
     let all = [
-        "server", "admin", "engine", "ledger", "alerts", "pages", "prices", "budgets", "cache",
-        "semantic", "upstream", "route", "tenant",
+        "server",
+        "admin",
+        "engine",
+        "ledger",
+        "alerts",
+        "pages",
+        "prices",
+        "budgets",
+        "cache",
+        "semantic",
+        "telemetry",
+        "upstream",
+        "route",
+        "tenant",
     ];
     all.iter().position(|known| *known == section).unwrap_or(all.len())
 }
@@ -197,7 +209,6 @@ fn defaults() -> Vec<(&'static str, String)> {
     let server = ServerConfig::default();
     let (body, connections) = (server.body_limit, server.connections);
     vec![
-        ("server.isolation", "scope".to_owned()),
         ("server.body_limit", show_memory(body.bytes as u64)),
         ("server.body_timeout", show_seconds(body.timeout)),
         ("server.max_connections", connections.max.to_string()),

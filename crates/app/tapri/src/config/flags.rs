@@ -48,6 +48,7 @@ const KEYS: &[(&str, &[Key])] = &[
             ("host", "host", Text),
             ("port", "port", Checked(port)),
             ("hide_cached_tokens", "hide_cached_tokens", Same),
+            ("isolation", "isolation", Checked(isolation)),
         ],
     ),
     (
@@ -187,6 +188,13 @@ fn share(text: &str) -> Result<(), String> {
 
 fn block(text: &str) -> Result<(), String> {
     cli::block_size(text).map(drop)
+}
+
+fn isolation(text: &str) -> Result<(), String> {
+    match text {
+        "scope" | "process" => Ok(()),
+        _ => Err(format!("{text:?} is none of \"scope\", \"process\"")),
+    }
 }
 
 fn hash(text: &str) -> Result<(), String> {

@@ -27,6 +27,7 @@ pub(crate) struct Sections {
     pub(crate) cache: Cache,
     pub(crate) semantic: Semantic,
     pub(crate) budgets: Budgets,
+    pub(crate) telemetry: Telemetry,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) routes: Vec<Route>,
     pub(crate) tenants: Vec<Tenant>,
@@ -44,17 +45,6 @@ pub(crate) struct Server {
     pub(crate) max_header_bytes: Option<u64>,
     pub(crate) max_headers: Option<NonZeroUsize>,
     pub(crate) shutdown_limit: Option<Duration>,
-    pub(crate) isolation: Isolation,
-}
-
-/// What separates tenants from one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Isolation {
-    /// Scopes of one engine's cache.
-    #[default]
-    Scope,
-    /// An engine process for each.
-    Process,
 }
 
 /// `[engine]`, but for its flags.
@@ -98,6 +88,35 @@ pub(crate) struct Budgets {
     pub(crate) cache_disk: Option<u64>,
     /// The share of semantic hits that may be wrong, for routes that don't say.
     pub(crate) semantic_wrong: Option<f64>,
+}
+
+/// `[telemetry]`: traces and token counts for an OpenTelemetry collector.
+#[derive(Debug, Default)]
+pub(crate) struct Telemetry {
+    /// Where the collector listens for OTLP/HTTP; `OTEL_EXPORTER_OTLP_ENDPOINT` goes before it.
+    pub(crate) endpoint: Option<String>,
+    /// Headers of every request, `name=value,name=value`: a collector's credential, say.
+    pub(crate) headers: Option<Secret>,
+    /// The program's name in traces.
+    pub(crate) service: Option<String>,
+    /// How long a trace may wait for others to be sent with it.
+    pub(crate) delay: Option<Duration>,
+    /// How often token counts are sent.
+    pub(crate) interval: Option<Duration>,
+    /// How long the collector may take for a request.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Telemetry {
+    /// Whether anything of it was written.
+    pub(crate) fn is_written(&self) -> bool {
+        let Telemetry { endpoint, headers, service, delay, interval, timeout } = self;
+        let times = [delay, interval, timeout];
+        endpoint.is_some()
+            || headers.is_some()
+            || service.is_some()
+            || times.iter().any(|time| time.is_some())
+    }
 }
 
 /// An address that may hold a password: written as it is, or kept elsewhere.
@@ -178,6 +197,17 @@ pub(crate) fn read(root: &Section<'_, '_>, given: &mut Vec<Given>) -> Sections {
     };
     section.end();
 
+    let section = root.section("telemetry");
+    let telemetry = Telemetry {
+        endpoint: section.get("endpoint", text),
+        headers: section.secret("headers", Secret::parse),
+        service: section.get("service", text),
+        delay: section.get("delay", quantity::duration),
+        interval: section.get("interval", quantity::duration),
+        timeout: section.get("timeout", quantity::duration),
+    };
+    section.end();
+
     let mut names = Names::default();
     let upstreams: Vec<Upstream> = root
         .sections("upstream")
@@ -207,11 +237,21 @@ pub(crate) fn read(root: &Section<'_, '_>, given: &mut Vec<Given>) -> Sections {
         .iter()
         .filter_map(|section| tenant::read(section, &known, &mut names))
         .collect();
-    Sections { server, engine, admin, cache, semantic, budgets, upstreams, routes, tenants }
+    Sections {
+        server,
+        engine,
+        admin,
+        cache,
+        semantic,
+        budgets,
+        telemetry,
+        upstreams,
+        routes,
+        tenants,
+    }
 }
 
 fn server(section: &Section<'_, '_>, given: &mut Vec<Given>) -> Server {
-    use super::reader::word;
     flags::read_section("server", section, given);
     let path = |written: &str| text(written).map(PathBuf::from);
     let server = Server {
@@ -224,11 +264,6 @@ fn server(section: &Section<'_, '_>, given: &mut Vec<Given>) -> Server {
         max_header_bytes: section.get("max_header_bytes", quantity::bytes),
         max_headers: section.get("max_headers", number),
         shutdown_limit: section.get("shutdown_limit", quantity::duration),
-        isolation: section.or(
-            "isolation",
-            Isolation::default(),
-            word(&[("scope", Isolation::Scope), ("process", Isolation::Process)]),
-        ),
     };
     section.end();
     server

@@ -11,9 +11,8 @@ use tapri_upstream::{Fleet, FleetConfig};
 use tokio::runtime::Handle;
 
 use super::isolation::{Isolated, Shares};
-use crate::cli::ServeArgs;
+use crate::cli::{Isolation, ServeArgs};
 use crate::config::Config;
-use crate::config::sections::Isolation;
 use crate::embed;
 use crate::failure::Failure;
 use crate::load::{self, Beside, Loaded};
@@ -21,7 +20,7 @@ use crate::load::{self, Beside, Loaded};
 /// Loads what answers. Blocks; to be called inside a runtime.
 pub(super) fn load(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> Result<Loaded> {
     let sections = &config.sections;
-    if sections.server.isolation == Isolation::Process {
+    if args.isolation == Isolation::Process {
         return isolated(args, config);
     }
     let fleet = upstreams::fleet(config, secret)?;
@@ -71,7 +70,14 @@ fn isolated(args: &ServeArgs, config: &Config) -> Result<Loaded> {
     let shares = Shares::split(args.engine.kv_memory, &names)
         .map_err(|error| Failure::usage(error.to_string(), "lower kv_share in [tenant.limits]"))?;
     let model = args.model.to_string();
-    let isolated = Isolated::new(model.clone(), args.engine.arguments(), shares)?;
+    // Each process opens an encoder of its own; here its name alone is needed.
+    let encoder = embed::encoder(args.embed_model.as_ref())?;
+    let encoder = encoder.and_then(|encoder| encoder.models().into_iter().next());
+    let mut arguments = args.engine.arguments();
+    if let Some(model) = &args.embed_model {
+        arguments.extend(["--embed-model".to_owned(), model.to_string()]);
+    }
+    let isolated = Isolated::new(model.clone(), encoder.as_deref(), arguments, shares)?;
     Ok(Loaded { name: model, pipeline: Pipeline::new(Arc::new(isolated)) })
 }
 

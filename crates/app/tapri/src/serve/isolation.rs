@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
+use bytes::Bytes;
 use tapri_pipeline::api::{ApiError, Call, ErrorKind, Prompt, TenantScope};
 use tapri_pipeline::{Backend, BackendStats, ModelCard};
 use tapri_server::tenants::key::new_key;
@@ -26,12 +27,17 @@ pub(super) use shares::Shares;
 
 use child::{Starter, State};
 
+/// The name of these processes in records.
+const ISOLATED: &str = "isolated";
+
 /// How long a call waits for its tenant's process: a large model takes a while to load.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// The engine processes of all tenants, as one backend.
 pub(super) struct Isolated {
     card: Arc<ModelCard>,
+    /// The sentence encoder's, where the processes have one.
+    encoder: Option<Arc<ModelCard>>,
     starter: Starter,
     shares: Shares,
     children: Mutex<HashMap<String, Supervised>>,
@@ -46,20 +52,29 @@ struct Supervised {
 
 impl Isolated {
     /// No process yet. To be made inside a runtime, on which the processes are watched.
-    pub(super) fn new(model: String, arguments: Vec<String>, shares: Shares) -> Result<Self> {
+    pub(super) fn new(
+        model: String,
+        encoder: Option<&ModelCard>,
+        arguments: Vec<String>,
+        shares: Shares,
+    ) -> Result<Self> {
         let card = ModelCard {
             id: model.clone(),
             aliases: Vec::new(),
-            upstream: "isolated".to_owned(),
+            upstream: ISOLATED.to_owned(),
             context: None,
             vocabulary: None,
             template: None,
             fingerprint: String::new(),
             since: SystemTime::now(),
         };
+        let encoder =
+            encoder.map(|card| ModelCard { upstream: ISOLATED.to_owned(), ..card.clone() });
+        let starter = Starter::new(model, encoder.as_ref().map(|it| it.id.clone()), arguments)?;
         Ok(Isolated {
             card: Arc::new(card),
-            starter: Starter::new(model, arguments)?,
+            encoder: encoder.map(Arc::new),
+            starter,
             shares,
             children: Mutex::default(),
             stop: watch::Sender::new(false),
@@ -97,43 +112,57 @@ impl Isolated {
     }
 }
 
+/// A tenant's process, once it answers.
+async fn ready(
+    state: Result<watch::Receiver<State>, ApiError>,
+) -> Result<Arc<child::Process>, ApiError> {
+    let mut state = state?;
+    let ready =
+        tokio::time::timeout(START_LIMIT, state.wait_for(|s| !matches!(s, State::Starting)));
+    let now = match ready.await {
+        Ok(Ok(now)) => now.clone(),
+        _ => {
+            return Err(unavailable("This tenant's engine does not start", "engine_starting"));
+        }
+    };
+    match now {
+        State::Ready(process) => Ok(process),
+        State::Down(pause) => {
+            Err(unavailable("This tenant's engine has ended", "engine_lost").retry_after(pause))
+        }
+        State::Starting | State::Stopped => {
+            Err(unavailable("The server is shutting down", "shutting_down"))
+        }
+    }
+}
+
 impl Backend for Isolated {
     fn models(&self) -> Vec<Arc<ModelCard>> {
-        vec![Arc::clone(&self.card)]
+        std::iter::once(&self.card).chain(&self.encoder).cloned().collect()
+    }
+
+    fn model(&self, name: Option<&str>) -> Result<Arc<ModelCard>, ApiError> {
+        match name {
+            None => Ok(Arc::clone(&self.card)),
+            Some(name) => {
+                self.card(name).ok_or_else(|| tapri_upstream::unknown_model(name, &self.models()))
+            }
+        }
     }
 
     fn name(&self) -> &str {
-        "isolated"
+        ISOLATED
     }
 
-    fn start(&self, call: Call) -> Answer<CallStream> {
+    fn start(&self, mut call: Call) -> Answer<CallStream> {
         let state = self.of(&call.origin.tenant);
-        Box::pin(async move {
-            let mut state = state?;
-            let ready = tokio::time::timeout(
-                START_LIMIT,
-                state.wait_for(|s| !matches!(s, State::Starting)),
-            );
-            let now = match ready.await {
-                Ok(Ok(now)) => now.clone(),
-                _ => {
-                    return Err(unavailable(
-                        "This tenant's engine does not start",
-                        "engine_starting",
-                    ));
-                }
-            };
-            match now {
-                State::Ready(backend) => backend.start(call).await,
-                State::Down(pause) => {
-                    Err(unavailable("This tenant's engine has ended", "engine_lost")
-                        .retry_after(pause))
-                }
-                State::Starting | State::Stopped => {
-                    Err(unavailable("The server is shutting down", "shutting_down"))
-                }
-            }
-        })
+        call.model.get_or_insert_with(|| self.card.id.clone());
+        Box::pin(async move { ready(state).await?.backend.start(call).await })
+    }
+
+    fn pass_on(&self, tenant: &str, path: &'static str, body: Bytes) -> Answer<Option<String>> {
+        let state = self.of(tenant);
+        Box::pin(async move { ready(state).await?.ask(path, &body).await.map(Some) })
     }
 
     fn tokenize(&self, _: Prompt) -> Answer<Vec<u32>> {
@@ -184,11 +213,7 @@ fn unavailable(message: &'static str, code: &'static str) -> ApiError {
         .retry_after(Duration::from_secs(1))
 }
 
+/// These are asked for a tenant, by way of [`Backend::pass_on`].
 fn no_tokens() -> ApiError {
-    ApiError::new(
-        ErrorKind::Invalid,
-        "Text is not tokenized here: each tenant has an engine of its own",
-    )
-    .code("unsupported")
-    .hint("Ask a server without `isolation = \"process\"`")
+    ApiError::new(ErrorKind::Internal, "Each tenant's engine reads text by itself")
 }

@@ -20,6 +20,7 @@ mod process;
 mod sdk;
 mod semantic;
 mod stopping;
+mod telemetry;
 mod tenants;
 mod upstream;
 #[path = "../python/venv.rs"]

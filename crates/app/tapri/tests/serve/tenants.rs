@@ -188,3 +188,31 @@ fn the_operator_has_a_listener_of_its_own() {
     assert!(ask(&free.to_string(), RED).starts_with("HTTP/1.1 401"));
     assert!(ask(server.address(), RED).starts_with("HTTP/1.1 401"));
 }
+
+/// One tenant may have three tenths of the memory: however much it asks, what another left stays, and its own goes first.
+#[test]
+fn a_tenants_share_of_the_memory_costs_no_other_tenant_anything() {
+    let two = Two { folder: tempfile::tempdir().unwrap() };
+    let share = "[tenant.limits]\nkv_share = 0.3";
+    two.write(&[("red", RED, share), ("blue", BLUE, "")], "[engine]\nkv_memory = \"32MiB\"");
+    let server = two.serve(&[]);
+    let text = |name: &str, sentences: usize| {
+        let sentence =
+            "The lessee shall keep the premises in good repair and pay the rent on time. ";
+        prompt(&format!("{name}. {}", sentence.repeat(sentences)))
+    };
+    let (status, _, first) = call(&server, BLUE, COMPLETIONS, &text("The other deed", 14));
+    assert_eq!(status, 200, "{first}");
+    for deed in 0..9 {
+        let (status, _, said) =
+            call(&server, RED, COMPLETIONS, &text(&format!("Deed number {deed}"), 14));
+        assert_eq!(status, 200, "{said}");
+    }
+    let own = text("Deed number 8", 14);
+    assert!(cached(&call(&server, RED, COMPLETIONS, &own).2) > 200, "within its share it hits");
+    let (_, _, again) = call(&server, BLUE, COMPLETIONS, &text("The other deed", 14));
+    assert!(cached(&again) > 200, "what the other left is there: {again}");
+    let (status, _, refused) = call(&server, RED, COMPLETIONS, &text("A long deed", 60));
+    assert!(status == 400 && refused.contains("kv_share_exceeded"), "{status} {refused}");
+    assert_eq!(call(&server, BLUE, COMPLETIONS, &text("A long deed", 60)).0, 200);
+}

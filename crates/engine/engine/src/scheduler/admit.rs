@@ -1,9 +1,10 @@
-//! Who may start: first come, first served; whoever can join a prefix that is being computed waits for it.
+//! Who may start: first come, first served; whoever can join a prefix that is being computed waits for it. A call whose scope
+//! has all of its share waits for that alone: others go past it, and its scope's own calls don't.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tapri_kv::{Admission, Ready};
+use tapri_kv::{Admission, Ready, TooLarge};
 
 use crate::event::GenerateError;
 use crate::sequence::Sequence;
@@ -13,8 +14,14 @@ use super::{Scheduler, plain};
 impl Scheduler {
     pub(super) fn admit(&mut self) {
         self.admit_woken();
+        let (mut at, mut full) = (0, Vec::new());
         while self.running.len() + self.joining.len() < self.config.max_running.get() {
-            let Some(sequence) = self.waiting.pop_front() else { return };
+            let Some(next) = self.waiting.get(at) else { return };
+            if full.contains(&next.keys.root) {
+                at += 1;
+                continue;
+            }
+            let Some(sequence) = self.waiting.remove(at) else { return };
             let now = self.now();
             let admission = self.cache.admit(
                 sequence.id,
@@ -26,14 +33,18 @@ impl Scheduler {
             match admission {
                 Ok(Admission::Ready(ready)) => self.start(sequence, &ready),
                 Ok(Admission::Wait(_)) => self.joining.push(sequence),
-                Ok(Admission::NoRoom(_)) => {
-                    // Those behind it wait as well: a large call must not starve.
-                    self.waiting.push_front(sequence);
-                    return;
+                Ok(Admission::NoRoom(no_room)) => {
+                    let root = sequence.keys.root;
+                    self.waiting.insert(at, sequence);
+                    if !no_room.of_share {
+                        // Those behind it wait as well: a large call must not starve.
+                        return;
+                    }
+                    full.push(root);
                 }
-                Ok(Admission::TooLarge(too_large)) => {
-                    let (needed, capacity) = (too_large.needed, too_large.capacity);
-                    self.fail(sequence, GenerateError::ExceedsKvBudget { needed, capacity });
+                Ok(Admission::TooLarge(TooLarge { needed, capacity, of_share })) => {
+                    let error = GenerateError::ExceedsKvBudget { needed, capacity, of_share };
+                    self.fail(sequence, error);
                 }
                 Err(error) => {
                     self.fail(sequence, GenerateError::Internal(error.to_string()));

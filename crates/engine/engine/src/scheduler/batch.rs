@@ -3,6 +3,8 @@
 use tapri_kv::{CallError, CallId, GroupIndex};
 use tapri_model::{LogitsWanted, SequenceBatch};
 
+use crate::sequence::Sequence;
+
 use super::Scheduler;
 
 /// The most prompt tokens in a step while another call decodes: its next token waits for the whole step.
@@ -56,7 +58,8 @@ impl Scheduler {
         parts
     }
 
-    /// Finds blocks for the parts; preempts the newest call while there are too few.
+    /// Finds blocks for the parts; preempts the newest call while there are too few. Where a scope's share has too few, that
+    /// is the newest of the scope's.
     fn make_room(&mut self, mut parts: Vec<Part>) -> Vec<Part> {
         let mut index = 0;
         while let Some(&Part { id, rows }) = parts.get(index) {
@@ -66,18 +69,33 @@ impl Scheduler {
             };
             match self.cache.reserve(id, sequence.computed + rows, &mut self.fresh) {
                 Ok(()) => index += 1,
-                Err(CallError::NoRoom(_)) if self.running.len() > 1 => {
-                    let now = self.now();
-                    if let Some(newest) = self.running.pop() {
-                        self.cache.preempt(newest.id, now);
-                        parts.retain(|part| part.id != newest.id);
-                        self.waiting.push_front(newest);
-                    }
-                }
                 Err(error) => {
-                    // Alone and still no room: the answer has filled the whole budget.
-                    parts.remove(index);
-                    self.end_for_want_of_room(id, &error);
+                    let root = sequence.keys.root;
+                    let rivals = |rival: &Sequence| match &error {
+                        CallError::NoRoom(no_room) if no_room.of_share => rival.keys.root == root,
+                        CallError::NoRoom(_) => true,
+                        _ => false,
+                    };
+                    let newest = match self.running.iter().filter(|it| rivals(it)).count() {
+                        0 | 1 => None,
+                        _ => self.running.iter().rposition(rivals),
+                    };
+                    let Some(newest) = newest else {
+                        // Alone and still no room: the answer has filled the whole budget, or its share.
+                        parts.remove(index);
+                        self.end_for_want_of_room(id, &error);
+                        continue;
+                    };
+                    let now = self.now();
+                    let newest = self.running.remove(newest);
+                    self.cache.preempt(newest.id, now);
+                    // Those before it in the list keep their places.
+                    let at = parts.iter().position(|part| part.id == newest.id);
+                    if let Some(at) = at {
+                        parts.remove(at);
+                        index -= usize::from(at < index);
+                    }
+                    self.waiting.push_front(newest);
                 }
             }
         }

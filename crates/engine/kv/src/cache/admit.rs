@@ -62,18 +62,22 @@ pub struct Wait {
 pub struct NoRoom {
     /// Blocks that are needed besides those found.
     pub needed: usize,
-    /// Blocks that are free and not promised to others.
+    /// Blocks that are free and not promised to others; where the share is used up, that are left of it.
     pub free: usize,
+    /// Whether it is the share of the call's owner that has no room: others may find some.
+    pub of_share: bool,
 }
 
 /// The prompt can never fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the prompt needs {needed} blocks, the whole pool has {capacity}")]
+#[error("the prompt needs {needed} blocks, and there are {capacity}")]
 pub struct TooLarge {
     /// Blocks that the prompt needs at once.
     pub needed: usize,
-    /// Blocks of the pool.
+    /// Blocks of the pool, or of the share of the call's owner.
     pub capacity: usize,
+    /// Whether it is the share.
+    pub of_share: bool,
 }
 
 /// A mistake of the caller.
@@ -122,17 +126,23 @@ impl PrefixCache {
                 let mut sequence =
                     Sequence::new(keys.clone(), self.config.hash, self.config.block_tokens);
                 sequence.extend(tokens);
-                let mut call = Call::new(sequence, options, self.config.groups.len(), now);
-                call.preempted = other.is_some_and(|known| known.preempted);
+                let owner = self.store.owners.enter(&keys.root, &self.store.pool);
+                let mut call = Call::new(sequence, options, owner, self.config.groups.len(), now);
+                if let Some(known) = other {
+                    call.preempted = known.preempted;
+                    self.store.owners.leave(known.owner);
+                }
                 call
             }
         };
+        self.store.owners.set_limit(call.owner, options.share);
         let needed = self.peak_of_all(tokens.len());
-        if needed > self.store.pool.capacity() {
-            return Ok(Admission::TooLarge(TooLarge {
-                needed,
-                capacity: self.store.pool.capacity(),
-            }));
+        let pool = self.store.pool.capacity();
+        let capacity = options.share.map_or(pool, |share| share.min(pool));
+        if needed > capacity {
+            self.store.owners.leave(call.owner);
+            let of_share = needed <= pool;
+            return Ok(Admission::TooLarge(TooLarge { needed, capacity, of_share }));
         }
         call.prompt_tokens = tokens.len();
         call.options = options;
@@ -276,9 +286,10 @@ impl PrefixCache {
     /// Whether a call that starts with `chain` finds room for the rest.
     fn check_room(&self, call: &Call, chain: &[NodeId]) -> Result<(), NoRoom> {
         let tokens = call.options.reserve_tokens.max(call.prompt_tokens);
-        // A call that may grow beyond the whole pool starts when it could have the whole pool.
-        let peak = self.peak_of_all(tokens).min(self.store.pool.capacity());
-        let pool = &self.store.pool;
+        let (pool, owners) = (&self.store.pool, &self.store.owners);
+        // A call that may grow beyond the whole pool, or its owner's share, starts when it could have all of it.
+        let most = owners.limit(call.owner).map_or(pool.capacity(), |it| it.min(pool.capacity()));
+        let peak = self.peak_of_all(tokens).min(most);
         let (mut found, mut idle, mut left) = (0, 0, 0);
         for group in 0..self.config.groups.len() {
             let first = self.store.needs[group].map_or(0, |need| chain.len().saturating_sub(need));
@@ -293,7 +304,16 @@ impl PrefixCache {
         }
         let needed = peak.saturating_sub(found);
         let free = (pool.free() + left).saturating_sub(idle + self.promised);
-        if needed > free { Err(NoRoom { needed, free }) } else { Ok(()) }
+        if needed > free {
+            return Err(NoRoom { needed, free, of_share: false });
+        }
+        // What is found is its owner's already, and counts as soon as it is used.
+        let room = owners.room(call.owner, pool);
+        let promised = owners.promised(call.owner);
+        match room.map(|room| (room + left).saturating_sub(idle + promised)) {
+            Some(free) if needed > free => Err(NoRoom { needed, free, of_share: true }),
+            _ => Ok(()),
+        }
     }
 
     /// Tokens behind the first `found` blocks that a pool of twice the size would still hold.

@@ -49,7 +49,8 @@ impl PrefixCache {
         let parent = self.calls.get(&parent).filter(|call| call.state == State::Running);
         let parent = parent.ok_or(ForkError::Call(CallError::NotRunning(child)))?;
         let size = self.config.block_tokens;
-        let mut call = Call::new(parent.sequence.clone(), options, parent.tables.len(), now);
+        let owner = self.store.owners.enter(&parent.sequence.keys().root, &self.store.pool);
+        let mut call = Call::new(parent.sequence.clone(), options, owner, parent.tables.len(), now);
         call.options.no_read |= !self.config.enabled;
         // What the parent may not leave behind, its child may not either.
         call.options.no_store |= parent.options.no_store || parent.scope.is_none();
@@ -64,13 +65,21 @@ impl PrefixCache {
         let shared: usize = groups.clone().map(|group| in_use(group, 0, full)).sum();
         let copied: usize = groups.map(|group| in_use(group, full, begun)).sum();
         let tokens = options.reserve_tokens.max(call.prompt_tokens);
-        let peak = self.peak_of_all(tokens).min(self.store.pool.capacity());
+        let (pool, owners) = (&self.store.pool, &self.store.owners);
+        let most = owners.limit(owner).map_or(pool.capacity(), |it| it.min(pool.capacity()));
+        let peak = self.peak_of_all(tokens).min(most);
         let needed = peak.saturating_sub(shared).max(copied);
-        let free = self.store.pool.free().saturating_sub(self.promised);
-        if needed > free {
+        let free = pool.free().saturating_sub(self.promised);
+        let own = owners.room(owner, pool).map(|room| room.saturating_sub(owners.promised(owner)));
+        let no_room = match own {
+            _ if needed > free => Some(NoRoom { needed, free, of_share: false }),
+            Some(free) if needed > free => Some(NoRoom { needed, free, of_share: true }),
+            _ => None,
+        };
+        if let Some(no_room) = no_room {
             call.preempted = true;
             self.calls.insert(child, call);
-            return Err(ForkError::NoRoom(NoRoom { needed, free }));
+            return Err(ForkError::NoRoom(no_room));
         }
         let mut copies = Vec::new();
         for (group, table) in parent.tables.iter().enumerate() {
@@ -80,7 +89,7 @@ impl PrefixCache {
                 if block != 0 && number < full {
                     self.store.pool.take(BlockId(block));
                 } else if block != 0
-                    && let Some(copy) = self.store.allocate(group)
+                    && let Some(copy) = self.store.allocate(group, owner)
                 {
                     copies.push((BlockId(block), copy));
                     entry = copy.0;

@@ -47,12 +47,18 @@ impl PrefixCache {
         }
         let free = self.store.pool.free();
         if needed > free {
-            return Err(NoRoom { needed, free }.into());
+            return Err(NoRoom { needed, free, of_share: false }.into());
+        }
+        match self.store.owners.room(call.owner, &self.store.pool) {
+            Some(free) if needed > free => {
+                return Err(NoRoom { needed, free, of_share: true }.into());
+            }
+            _ => {}
         }
         for group in 0..call.tables.len() {
             while call.tables[group].len() < blocks {
                 // Counted above: there are enough.
-                let Some(block) = self.store.allocate(group) else { break };
+                let Some(block) = self.store.allocate(group, call.owner) else { break };
                 call.tables[group].push(block.0);
                 fresh.push(block);
             }

@@ -24,7 +24,11 @@ impl PrefixCache {
     /// The call has ended. Its blocks stay cached, the tail of the prompt first in line to go. `false`: there was no such call.
     pub fn finish(&mut self, id: CallId, now: Moment) -> bool {
         self.end(id, now);
-        self.calls.remove(&id).is_some()
+        let ended = self.calls.remove(&id);
+        if let Some(call) = &ended {
+            self.store.owners.leave(call.owner);
+        }
+        ended.is_some()
     }
 
     /// The call is not wanted any more, in whatever state it is. What it computed stays cached. `false`: there was no such call.

@@ -45,11 +45,11 @@ fn a_call_without_room_touches_nothing_and_keeps_its_place() {
     let admission = admit(&mut cache, 2, &tokens(1000, 100));
     assert_eq!(
         admission,
-        Admission::NoRoom(NoRoom { needed: 7, free: 3 }),
+        Admission::NoRoom(NoRoom { needed: 7, free: 3, of_share: false }),
         "what is promised to call 1 is not free"
     );
     assert_eq!(cache.free_queue().collect::<Vec<_>>(), before);
-    let large = TooLarge { needed: 11, capacity: 10 };
+    let large = TooLarge { needed: 11, capacity: 10, of_share: false };
     assert_eq!(admit(&mut cache, 3, &tokens(0, 161)), Admission::TooLarge(large));
     assert_eq!(
         cache.admit(CallId(1), &[1], &keys(), AdmitOptions::default(), at(0)),
@@ -74,7 +74,7 @@ fn cached_blocks_that_a_call_finds_are_not_counted_as_room_for_it() {
     compute(&mut cache, 2, 48);
     // Seven blocks are free; six of them are the ones that it would use as they are.
     let longer = admit(&mut cache, 3, &tokens(0, 144));
-    assert_eq!(longer, Admission::NoRoom(NoRoom { needed: 3, free: 1 }));
+    assert_eq!(longer, Admission::NoRoom(NoRoom { needed: 3, free: 1, of_share: false }));
     assert_eq!(ready(admit(&mut cache, 4, &tokens(0, 112))).hit, 96);
 }
 
@@ -111,7 +111,7 @@ fn growth_without_room_is_an_error_and_preemption_makes_room() {
     cache.append(CallId(1), &[7]).unwrap();
     let mut fresh = Vec::new();
     let error = cache.reserve(CallId(1), 81, &mut fresh);
-    assert_eq!(error, Err(CallError::NoRoom(NoRoom { needed: 1, free: 0 })));
+    assert_eq!(error, Err(CallError::NoRoom(NoRoom { needed: 1, free: 0, of_share: false })));
     assert!(fresh.is_empty());
     assert_eq!(
         cache.computed(CallId(1), 81),

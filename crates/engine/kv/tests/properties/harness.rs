@@ -99,6 +99,7 @@ impl Harness {
                     no_store,
                     no_join,
                     reserve_tokens: prompt.len() + answer / 2,
+                    share: None,
                 };
                 let (state, started, tokens) = (State::Queued, self.now, prompt.clone());
                 let call = Call {

@@ -8,6 +8,7 @@ mod harness;
 mod history;
 mod model;
 mod order;
+mod shares;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

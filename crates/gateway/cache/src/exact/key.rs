@@ -127,6 +127,8 @@ impl Key {
             cache: _,
             salt,
             scope,
+            // How much room it has, not what it says.
+            kv_share: _,
             origin,
             // Made from the prompt.
             outline: _,
@@ -136,7 +138,7 @@ impl Key {
             output,
             choices,
         } = call;
-        let Origin { route, tenant, conversation: _, document } = origin;
+        let Origin { route, tenant, conversation: _, document, traceparent: _ } = origin;
         let Resolved { upstream, model: served, build, defaults } = *resolved;
 
         let mut hash = Fields(blake3::Hasher::new_keyed(&scope_key(&scope.0)));

@@ -152,7 +152,13 @@ pub(super) fn refusal(error: SubmitError, field: &'static str) -> ApiError {
 pub(super) fn failure(error: &GenerateError, field: &'static str) -> ApiError {
     match error {
         GenerateError::ShuttingDown => shutting_down(),
-        GenerateError::ExceedsKvBudget { needed, capacity } => ApiError::invalid(
+        GenerateError::ExceedsKvBudget { needed, capacity, of_share: true } => ApiError::invalid(
+            field,
+            format!("The prompt needs {needed} blocks of KV memory, and your share of it has {capacity}"),
+        )
+        .code("kv_share_exceeded")
+        .hint("Shorten the prompt, or have the operator raise kv_share"),
+        GenerateError::ExceedsKvBudget { needed, capacity, of_share: false } => ApiError::invalid(
             field,
             format!("The prompt needs {needed} blocks of KV memory, and the server has {capacity} in all"),
         )

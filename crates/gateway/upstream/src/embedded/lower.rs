@@ -17,6 +17,7 @@ pub(super) fn read(call: Call) -> Result<Call, ApiError> {
         cache: call.cache,
         salt: call.salt.or(read.salt),
         scope: call.scope,
+        kv_share: call.kv_share,
         origin: call.origin,
         outline: call.outline,
         ..read

@@ -624,7 +624,7 @@ impl Records {
     /// Sees every record, and keeps those that are waited for.
     pub(crate) fn observer(&self) -> Observer {
         let records = self.clone();
-        Arc::new(move |record| {
+        Arc::new(move |record, _| {
             let mut open = records.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(place) = open.get_mut(&record.id) {
                 *place = Some(record.clone());

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use tapri_pipeline::Backend;
-use tapri_pipeline::api::Format;
+use tapri_pipeline::api::{ApiError, ErrorKind, Format, decode};
 use tapri_upstream::{
     Api, Credential, Fleet, FleetConfig, Kind, Retry, Secret, ServedModel, UpstreamConfig,
 };
@@ -31,6 +30,9 @@ const WELL: Duration = Duration::from_secs(60);
 /// How long a model may take to load.
 const LOAD_LIMIT: Duration = Duration::from_secs(600);
 
+/// How long it may take to read a text, which is done between others' prompts.
+const ASK_LIMIT: Duration = Duration::from_secs(60);
+
 /// How long a process has to end by itself.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
@@ -40,11 +42,51 @@ pub(crate) enum State {
     /// It loads its model.
     Starting,
     /// It answers.
-    Ready(Arc<dyn Backend>),
+    Ready(Arc<Process>),
     /// It died, and is started again after this.
     Down(Duration),
     /// The gateway ends.
     Stopped,
+}
+
+/// A process that answers.
+pub(crate) struct Process {
+    /// For calls.
+    pub(crate) backend: Fleet,
+    client: reqwest::Client,
+    base: String,
+    key: String,
+}
+
+impl Process {
+    /// Asks a path of its own that is no call: a request as it came, but for the name that the model has here.
+    pub(crate) async fn ask(&self, path: &str, body: &[u8]) -> Result<String, ApiError> {
+        let mut body: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body)
+            .map_err(|_| ApiError::new(ErrorKind::Internal, "The request could not be read"))?;
+        body.shift_remove("model");
+        let lost = |error: reqwest::Error| {
+            tracing::debug!("an engine process didn't answer {path}: {}", error.without_url());
+            ApiError::new(ErrorKind::Unavailable, "This tenant's engine does not answer")
+                .code("engine_lost")
+                .hint("Try again in a moment")
+        };
+        let request = self
+            .client
+            .post(format!("{}{path}", self.base))
+            .bearer_auth(&self.key)
+            .header("content-type", "application/json")
+            .body(serde_json::Value::Object(body).to_string());
+        let response = request.send().await.map_err(lost)?;
+        let status = response.status();
+        let text = response.text().await.map_err(lost)?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        let mut error = decode::error(Format::Chat, status.as_u16(), &text, None);
+        // Its words are this server's own.
+        error.upstream = None;
+        Err(error)
+    }
 }
 
 /// How a process is started.
@@ -52,14 +94,20 @@ pub(crate) enum State {
 pub(crate) struct Starter {
     program: PathBuf,
     model: String,
+    /// The name of the sentence encoder that it has as well.
+    encoder: Option<String>,
     /// Flags of the engine that every process gets.
     arguments: Vec<String>,
 }
 
 impl Starter {
-    pub(crate) fn new(model: String, arguments: Vec<String>) -> Result<Self> {
+    pub(crate) fn new(
+        model: String,
+        encoder: Option<String>,
+        arguments: Vec<String>,
+    ) -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program is not known")?;
-        Ok(Starter { program, model, arguments })
+        Ok(Starter { program, model, encoder, arguments })
     }
 
     /// Keeps a tenant's process alive until the end.
@@ -81,9 +129,9 @@ impl Starter {
             };
             let started = started.unwrap_or_else(|_| Err(anyhow!("it did not start in time")));
             match started {
-                Ok((mut child, pipe, backend)) => {
+                Ok((mut child, pipe, process)) => {
                     tracing::info!(tenant, pid = child.id(), "an engine process is ready");
-                    state.send_replace(State::Ready(backend));
+                    state.send_replace(State::Ready(Arc::new(process)));
                     tokio::select! {
                         status = child.wait() => {
                             let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
@@ -116,7 +164,7 @@ impl Starter {
         tenant: &str,
         memory: u64,
         key: &str,
-    ) -> Result<(Child, ChildStdin, Arc<dyn Backend>)> {
+    ) -> Result<(Child, ChildStdin, Process)> {
         let mut command = Command::new(&self.program);
         // Ctrl-C at the terminal is for the gateway, which ends this when its calls have ended.
         #[cfg(unix)]
@@ -144,6 +192,7 @@ impl Starter {
         };
         // What it says later has to go somewhere; the end of its output ends the task.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let base = format!("http://{address}");
         let every = [
             Format::Chat,
             Format::Completion,
@@ -151,23 +200,28 @@ impl Starter {
             Format::Embeddings,
             Format::Messages,
         ];
+        let model = ServedModel {
+            upstream_name: Some(served.clone()),
+            aliases: vec![served],
+            ..ServedModel::named(&self.model)
+        };
         let upstream = UpstreamConfig {
             formats: every.to_vec(),
-            // The one that a request without a name means; a process may serve the sentence encoder as well.
-            models: vec![ServedModel {
-                upstream_name: Some(served.clone()),
-                aliases: vec![served],
-                ..ServedModel::named(&self.model)
-            }],
+            models: [model]
+                .into_iter()
+                .chain(self.encoder.iter().map(ServedModel::named))
+                .collect(),
             kind: Kind::Server,
             credential: Credential::Shared(Secret::new(key)),
             // What the engine refuses, it refuses for a reason.
             retry: Retry { most: 0, ..Retry::default() },
-            ..UpstreamConfig::new("isolated", format!("http://{address}"), Api::OpenAi)
+            ..UpstreamConfig::new("isolated", &base, Api::OpenAi)
         };
-        let fleet =
+        let backend =
             Fleet::new(FleetConfig { upstreams: vec![upstream], ..FleetConfig::default() })?;
-        Ok((child, pipe, Arc::new(fleet)))
+        // On loopback, past any proxy.
+        let client = reqwest::Client::builder().no_proxy().timeout(ASK_LIMIT).build()?;
+        Ok((child, pipe, Process { backend, client, base, key: key.to_owned() }))
     }
 }
 
