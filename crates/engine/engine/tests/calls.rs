@@ -295,11 +295,11 @@ fn a_scope_keeps_to_its_share() {
     let stats = engine.stats();
     assert!(stats.blocks_cached <= 10 + 11, "{} are cached", stats.blocks_cached);
     let again = ask(&engine, of(b"free", free, prompt(161, 900), 1));
-    assert_eq!(again.admitted.cached, 160, "nothing of theirs went");
+    assert_eq!(again.admitted.cached_tokens, 160, "nothing of theirs went");
     assert_eq!(again.seen(), theirs.seen());
     // Within its share it still hits.
     let own = ask(&engine, of(b"limited", limited, prompt(128, 9), 1));
-    assert!(own.admitted.cached >= 112, "{:?}", own.admitted);
+    assert!(own.admitted.cached_tokens >= 112, "{:?}", own.admitted);
     // A prompt that can't fit, and an answer that fills what is left.
     let large = engine.submit(of(b"limited", limited, prompt(200, 1), 1)).unwrap();
     let error = finish(large).unwrap_err();
