@@ -130,7 +130,8 @@ fn an_upstreams_embeddings_metrics_and_reload() {
     scene.fakes[0].always(Script::text("In the settings."));
     ask(&server, RED, STORED);
     until_served(&server, RED, NEAR);
-    ask(&server, RED, "How do I renew my plan?");
+    // As near as can be for the letters, and another question.
+    ask(&server, RED, "How do I cancel my plan 2?");
     let all = get(&server, "/metrics");
     // Labels of the whole server come first, so lines are found by their ends.
     let value = |name: &str, label: &str| {
@@ -143,7 +144,7 @@ fn an_upstreams_embeddings_metrics_and_reload() {
     assert!(value(name, "outcome=\"shadow\"") >= 2.0);
     assert_eq!(value(name, "outcome=\"guarded\""), 1.0);
     assert!(value(name, "outcome=\"nothing\"") >= 1.0, "the first question");
-    assert_eq!(value("tapri_semantic_guard_refusals_total", "guard=\"content\""), 1.0, "{all}");
+    assert_eq!(value("tapri_semantic_guard_refusals_total", "guard=\"numbers\""), 1.0, "{all}");
     assert!(value("tapri_semantic_labels_total", "verdict=\"same\"") >= 2.0);
     assert_eq!(value("tapri_semantic_labels_total", "verdict=\"wrong\""), 0.0);
     assert!(value("tapri_semantic_entries", "") >= 3.0);

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tapri_cache::exact::{Filter, Key};
 use tapri_cache::semantic::cache::Decision;
+use tapri_cache::semantic::store::Verdict;
 use tapri_cache::semantic::store::postgres::{Postgres, PostgresConfig};
 use tapri_cache::semantic::{SemanticCache, SemanticError, SemanticStoreError};
 
 use crate::proxy::Proxy;
 use crate::server::{self, Server};
-use crate::{NEAR, STORED, asked, cache, keep, look, owner, patient, until};
+use crate::{NEAR, STORED, asked, cache, keep, label, look, owner, patient, until};
 
 /// As it is served: calls wait a moment and no longer.
 fn impatient() -> PostgresConfig {
@@ -135,6 +136,25 @@ fn what_is_not_what_was_written_is_never_served() {
     // No table at all.
     server.sql("DROP TABLE tapri_semantic_questions");
     misses(&cache);
+}
+
+/// What Postgres has no text for is not kept, and keeps nobody from the store.
+#[test]
+fn a_text_that_postgres_cannot_hold_harms_nobody() {
+    let server = Server::start();
+    let rests = PostgresConfig { rest: Duration::from_secs(3600), ..patient() };
+    let cache = cache(&server.url(), rests);
+    until("the tables are there", || cache.refresh().is_ok());
+    let zero = format!("{STORED}\0");
+    let there = look(&cache, &zero);
+    cache.keep(&asked(&zero), &there, Key::from_bytes([9; 32]), owner());
+    let mut pair = label(&there, 9, Verdict::Unsettled);
+    pair.asked[1] = "an answer\0".to_owned();
+    cache.learn(pair, there.epoch);
+    cache.refresh().unwrap();
+    assert_eq!((failures(&cache), server.questions()), (0, 0));
+    assert_eq!(cache.unsettled(9).unwrap().len(), 1);
+    until_found(&cache);
 }
 
 #[test]

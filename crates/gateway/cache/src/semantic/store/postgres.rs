@@ -135,6 +135,10 @@ impl Keeper for Postgres {
         erasures: u64,
     ) -> Result<(), SemanticStoreError> {
         let StoredQuestion { scope, answer, question, vector, owner, created } = question.clone();
+        // Postgres has no text with it.
+        if question.contains('\0') {
+            return Ok(());
+        }
         let (encoder, created) = (encoder.to_owned(), created as i64);
         let digest = sql::digest(&scope, &answer, &encoder, &question, &vector, created);
         let vector = Vector::from(vector);
@@ -177,7 +181,13 @@ impl Keeper for Postgres {
     }
 
     fn label(&mut self, label: &Label, erasures: u64) -> Result<(), SemanticStoreError> {
-        let label = label.clone();
+        let mut label = label.clone();
+        // Postgres has no text with it.
+        for text in label.stored.iter_mut().chain(&mut label.asked) {
+            if text.contains('\0') {
+                *text = text.replace('\0', "\u{fffd}");
+            }
+        }
         self.link.ask(Lane::Write, move |live| async move {
             let (entry, at, erasures) = (label.entry as i64, label.at as i64, erasures as i64);
             let (verdict, similarity) = (label.verdict.as_str(), f64::from(label.similarity));

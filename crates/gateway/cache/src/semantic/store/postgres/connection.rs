@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 
 use super::{PostgresConfig, failed, sql};
@@ -43,7 +44,6 @@ pub(super) struct Link {
     config: PostgresConfig,
     look: Arc<Slot>,
     write: Arc<Slot>,
-    rests_until: Mutex<Option<Instant>>,
 }
 
 struct Slot {
@@ -53,6 +53,8 @@ struct Slot {
     connecting: Arc<Semaphore>,
     /// The server gives up on a statement after so long.
     statement: Duration,
+    /// It was not there, or too slow: it is left alone until then.
+    rests_until: Mutex<Option<Instant>>,
 }
 
 impl Link {
@@ -79,15 +81,10 @@ impl Link {
                 live: Mutex::new(None),
                 connecting: Arc::new(Semaphore::new(1)),
                 statement,
+                rests_until: Mutex::new(None),
             })
         };
-        Ok(Link {
-            runtime: Some(runtime),
-            config,
-            look: slot(config.timeout),
-            write: slot(ERASE),
-            rests_until: Mutex::new(None),
-        })
+        Ok(Link { runtime: Some(runtime), config, look: slot(config.timeout), write: slot(ERASE) })
     }
 
     /// Asks, and waits no longer than the lane's limit. Blocks.
@@ -108,31 +105,38 @@ impl Link {
         };
         // People who erase want to know, also of a store that failed a moment ago.
         if lane != Lane::Erase
-            && lock(&self.rests_until).is_some_and(|until| Instant::now() < until)
+            && lock(&slot.rests_until).is_some_and(|until| Instant::now() < until)
         {
             return Err(SemanticStoreError::Resting);
         }
         let (reply, answer) = sync_channel(1);
-        let slot = Arc::clone(slot);
+        let theirs = Arc::clone(slot);
         let task = runtime.spawn(async move {
-            let answer = match Slot::live(&slot).await {
-                Ok(live) => ask(live).await.map_err(failed),
-                Err(error) => Err(error),
+            let answer = match Slot::live(&theirs).await {
+                Ok(live) => ask(live).await.map_err(|error| (is_away(&error), failed(error))),
+                Err(error) => Err((true, error)),
             };
             // Who asked may have gone.
             let _ = reply.send(answer);
         });
-        let answer = match answer.recv_timeout(limit) {
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => Err(SemanticStoreError::Slow),
-            Err(RecvTimeoutError::Disconnected) => Err(SemanticStoreError::Closed),
+        let (away, error) = match answer.recv_timeout(limit) {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(failure)) => failure,
+            Err(RecvTimeoutError::Timeout) => (true, SemanticStoreError::Slow),
+            Err(RecvTimeoutError::Disconnected) => (true, SemanticStoreError::Closed),
         };
-        if answer.is_err() {
-            task.abort();
-            *lock(&self.rests_until) = Some(Instant::now() + self.config.rest);
+        task.abort();
+        if away {
+            *lock(&slot.rests_until) = Some(Instant::now() + self.config.rest);
         }
-        answer
+        Err(error)
     }
+}
+
+/// Whether the server isn't there or is too slow, and didn't refuse one statement: what one call brings must not keep
+/// others from it.
+fn is_away(error: &Error) -> bool {
+    error.as_db_error().is_none() || error.code() == Some(&SqlState::QUERY_CANCELED)
 }
 
 impl Slot {
