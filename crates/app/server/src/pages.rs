@@ -1,7 +1,7 @@
 //! The pages for people: server-rendered, without a build step, everything compiled in.
 //!
-//! A page is a template of its own with the [`frame`](render::Frame) around it, and every word of it stands in
-//! [`texts`]. Nothing is loaded from anywhere else, and the content security policy holds the browser to that.
+//! A page is a template of its own with the frame (`render::Frame`) around it, and every word of it stands in
+//! `texts`. Nothing is loaded from anywhere else, and the content security policy holds the browser to that.
 //!
 //! Invariants:
 //! - Text of a file, a question or an answer reaches HTML through a template, which escapes it.
@@ -10,10 +10,10 @@
 //!   own here.
 //! - With keys, what a person sees and does is their tenant's: its scope, its limits, its routes, its files.
 //!
-//! Map: [`gate`] what every request of a page passes; [`visitor`] who looks at it, and sign-ins; `sign_in` that page;
-//! [`render`] templates to answers; [`show`] numbers, times and money; [`texts`] the words; [`assets`] style and scripts;
-//! [`casefile`] the page at `/`; [`calls`], [`cache`], [`savings`] and [`compare`] those at these names; [`reading`] the
-//! ledger, and who sees what of it; [`chart`] SVG; [`figures`] more values.
+//! Map: `gate` what every request of a page passes; `visitor` who looks at it, and sign-ins; `sign_in` that page;
+//! `render` templates to answers; `show` numbers, times and money; `texts` the words; `assets` style and scripts;
+//! `casefile` the page at `/`; `calls`, `cache`, `savings` and `compare` those at these names; `reading` the
+//! ledger, and who sees what of it; `chart` SVG; `figures` more values.
 
 pub(crate) mod assets;
 mod cache;
