@@ -3,7 +3,8 @@
 //! A question runs on its own, apart from the browser that asked it: two windows on one case see the same answer grow,
 //! and one that is closed loses nothing.
 //!
-//! Map: [`answers`] questions that run, and who watches them; `asking` one question's way; `searching` the tool that models may
+//! Map: [`answers`] questions that run, and who watches them; `asking` one question's way; `models` who may answer it; `records` what
+//! its record says; `searching` the tool that models may
 //! call for it; `upload` files in; `settings` instructions and pages chosen; `fit` what of the files fits; `export` a case to take
 //! along; `events`
 //! what a page is told while it is open; `view` what is shown.
@@ -13,12 +14,14 @@ mod asking;
 mod events;
 mod export;
 mod fit;
+mod models;
+mod records;
 mod searching;
 mod settings;
 mod upload;
 mod view;
 
-pub(crate) use asking::Records;
+pub(crate) use records::Records;
 
 use std::time::Duration;
 

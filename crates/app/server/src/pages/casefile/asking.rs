@@ -1,23 +1,25 @@
 //! One question's way: the prompt laid out and counted, the call, its answer as it comes, and what it took.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+mod measured;
+mod writer;
+
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
-use serde_json::{Value, json};
-use tapri_api::{
-    ApiError, Call, CallEvent, Finish, FinishReason, Format, Inbound, Message, Prompt, Says,
-    TemplateUse,
-};
+use serde_json::Value;
+use tapri_api::{ApiError, Call, CallEvent, Finish, FinishReason, Inbound, Prompt, Says};
 use tapri_casefile::{
-    Case, CaseId, CostFigures, Document, ErrorFigures, Figures, Layout, Prepared, ReasonFigures,
-    Room, Session, SessionError, StoreError, Turn, TurnState,
+    Case, CaseId, Document, ErrorFigures, Figures, Layout, Prepared, Room, Session, SessionError,
+    StoreError, Turn, TurnState,
 };
-use tapri_ledger::{CacheOutcome, CallRecord, Cost, Explanation};
-use tapri_pipeline::{ModelCard, Observer, Running};
+use tapri_ledger::{CacheOutcome, CallRecord};
+use tapri_pipeline::{ModelCard, Running};
 
+use self::measured::{Costs, reason};
+use self::writer::{Choice, Writer};
 use super::answers::{Hub, Phase};
+use super::models::{layout, model};
 use super::origin;
 use super::searching::{self, ToolCall};
 use crate::meter::Meter;
@@ -463,54 +465,6 @@ impl Asking {
     }
 }
 
-/// What the calls of a question cost together; unknown where one of them has no price.
-#[derive(Debug, Default)]
-struct Costs {
-    sum: Option<Cost>,
-    unknown: bool,
-}
-
-impl Costs {
-    fn add(&mut self, cost: Option<&Cost>) {
-        let Some(cost) = cost else {
-            self.unknown = true;
-            return;
-        };
-        match &mut self.sum {
-            Some(sum) => {
-                sum.paid.amount += cost.paid.amount;
-                sum.without_cache.amount += cost.without_cache.amount;
-            }
-            None => self.sum = Some(cost.clone()),
-        }
-    }
-
-    fn figures(self) -> Option<CostFigures> {
-        let Cost { paid, without_cache, price_list, .. } = self.sum.filter(|_| !self.unknown)?;
-        Some(CostFigures {
-            paid: paid.amount.to_string(),
-            without: without_cache.amount.to_string(),
-            saved: (without_cache.amount - paid.amount).normalize().to_string(),
-            currency: paid.currency,
-            list: price_list,
-        })
-    }
-}
-
-/// Why less was reused than could be; nothing where there was no more to reuse.
-fn reason(found: Explanation) -> Option<ReasonFigures> {
-    if found.reason.is_expected() {
-        return None;
-    }
-    Some(ReasonFigures {
-        reason: found.reason.as_str().to_owned(),
-        suggestion: found.suggestion,
-        shared: found.shared_tokens,
-        page: found.place.as_ref().and_then(|place| place.page),
-        place: found.place.map(|place| place.path),
-    })
-}
-
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -523,133 +477,4 @@ async fn blocking<T: Send + 'static>(
     let store = Arc::clone(&pages.config.store);
     // Only a panic is no answer, and it has been printed.
     tokio::task::spawn_blocking(move || work(&store)).await.unwrap_or(Err(StoreError::NoCase))
-}
-
-/// The models that a tenant's questions may be answered by: those that answer, and not the sentence encoder.
-pub(super) fn models(app: &App, caller: &Caller) -> Vec<Arc<ModelCard>> {
-    let is_encoder = |card: &ModelCard| card.upstream == "embedded" && card.vocabulary.is_none();
-    let mut models = app.pipeline().models();
-    models.retain(|card| !is_encoder(card) && caller.may_use(&card.id));
-    models
-}
-
-/// The model that answers: the case's own, else the first that the tenant may use.
-pub(super) fn model(
-    app: &App,
-    caller: &Caller,
-    chosen: Option<&str>,
-) -> Result<Arc<ModelCard>, ApiError> {
-    if let Some(name) = chosen {
-        return app.pipeline().model(Some(name));
-    }
-    models(app, caller).into_iter().next().ok_or_else(|| {
-        ApiError::new(tapri_api::ErrorKind::NotFound, "No model can be asked here")
-            .hint("Have the operator allow this tenant a route to one")
-    })
-}
-
-/// A model without a chat template was not tuned to answer: it gets plain text.
-pub(super) fn layout(card: &ModelCard) -> Layout {
-    match card.template {
-        Some(TemplateUse::ChatMlFallback) => Layout::Completion,
-        Some(TemplateUse::Own) | None => Layout::Chat,
-    }
-}
-
-/// Writes prompts as requests of OpenAI's API: what the embedded engine and every upstream reads, tools included.
-struct Writer {
-    model: String,
-    most: usize,
-    tools: Option<Value>,
-}
-
-/// Whether the model may call tools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Choice {
-    /// As it likes.
-    Free,
-    /// It has called them often enough. They stay in the prompt, so that its start stays the same.
-    Answer,
-}
-
-impl Writer {
-    fn request(
-        &self,
-        prompt: &Prompt,
-        stop: &[String],
-        more: &[Value],
-        choice: Choice,
-    ) -> Result<Inbound, ApiError> {
-        let (format, mut body) = match prompt {
-            Prompt::Chat(messages) => {
-                let messages: Vec<Value> =
-                    messages.iter().map(message).chain(more.iter().cloned()).collect();
-                (Format::Chat, json!({ "model": self.model, "messages": messages }))
-            }
-            Prompt::Text(text) => {
-                (Format::Completion, json!({ "model": self.model, "prompt": text }))
-            }
-            Prompt::Tokens(ids) => {
-                (Format::Completion, json!({ "model": self.model, "prompt": ids }))
-            }
-            Prompt::Request(inbound) => return Ok(Inbound::clone(inbound)),
-        };
-        if let (Some(tools), Format::Chat) = (&self.tools, format) {
-            body["tools"] = tools.clone();
-            if choice == Choice::Answer {
-                body["tool_choice"] = "none".into();
-            }
-        }
-        body["max_tokens"] = self.most.into();
-        // The same question about the same files gets the same answer.
-        body["temperature"] = 0.into();
-        body["stream"] = true.into();
-        body["stream_options"] = json!({ "include_usage": true });
-        if !stop.is_empty() {
-            body["stop"] = stop.into();
-        }
-        Inbound::read(format, body.to_string().into(), Vec::new())
-    }
-}
-
-fn message(message: &Message) -> Value {
-    json!({ "role": message.role.as_str(), "content": message.text() })
-}
-
-/// Records of calls that somebody waits for: what a call cost is known when its record is made.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Records(Arc<Mutex<HashMap<String, Option<CallRecord>>>>);
-
-impl Records {
-    /// Sees every record, and keeps those that are waited for.
-    pub(crate) fn observer(&self) -> Observer {
-        let records = self.clone();
-        Arc::new(move |record, _| {
-            let mut open = records.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(place) = open.get_mut(&record.id) {
-                *place = Some(record.clone());
-            }
-        })
-    }
-
-    /// Waits for a call's record until the answer is dropped.
-    fn expect(&self, call: &str) -> Expected {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call.to_owned(), None);
-        Expected { records: self.clone(), call: call.to_owned() }
-    }
-
-    fn take(&self, call: &str) -> Option<CallRecord> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(call).flatten()
-    }
-}
-
-struct Expected {
-    records: Records,
-    call: String,
-}
-
-impl Drop for Expected {
-    fn drop(&mut self) {
-        drop(self.records.take(&self.call));
-    }
 }

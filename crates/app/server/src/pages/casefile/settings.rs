@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tapri_casefile::Sections;
 
 use super::fit::fit;
-use super::{asking, blocking, find, not_running, tenant};
+use super::{blocking, find, models, not_running, tenant};
 use crate::pages::render::{self, Page};
 use crate::pages::texts::{ENGLISH, fill};
 use crate::pages::visitor::Visitor;
@@ -44,8 +44,8 @@ pub(super) async fn instruct(
         return Err(render::trouble(StatusCode::UNPROCESSABLE_ENTITY, &message, None).into());
     }
     let caller = tenant(&visitor)?;
-    let own = asking::model(&app, caller, case.model.as_deref())
-        .map(|card| asking::layout(&card).instructions())
+    let own = models::model(&app, caller, case.model.as_deref())
+        .map(|card| models::layout(&card).instructions())
         .unwrap_or_default();
     let text = given.instructions.replace("\r\n", "\n").trim().to_owned();
     // What says nothing of its own follows the layout's, should that become better.
@@ -54,7 +54,7 @@ pub(super) async fn instruct(
     let has_tools = app.pages().is_some_and(|pages| pages.config.judgments.is_some());
     let tools = if has_tools { given.tools.is_some() } else { case.tools };
     // One that this tenant may not use, or that isn't served any more, is no choice.
-    let served = asking::models(&app, caller);
+    let served = models::models(&app, caller);
     let model = given.model.filter(|name| served.iter().any(|card| card.id == *name));
     let id = case.id.clone();
     blocking(&app, move |store| {
@@ -126,7 +126,7 @@ pub(super) async fn cut(
     })
     .await?;
     let most = app.pages().map_or(0, |pages| pages.config.answer_tokens);
-    let card = asking::model(&app, tenant(&visitor)?, case.model.as_deref()).ok();
+    let card = models::model(&app, tenant(&visitor)?, case.model.as_deref()).ok();
     if let Some(fit) = card.and_then(|card| fit(&card, most, &files)) {
         let id = case.id.clone();
         blocking(&app, move |store| {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tapri_casefile::{CaseId, Document, NewFile};
 use tokio::time::timeout;
 
-use super::{asking, blocking, find, not_running, tenant, view};
+use super::{blocking, find, models, not_running, tenant, view};
 use crate::pages::render::{self, Page, Refused};
 use crate::pages::texts::{ENGLISH, fill};
 use crate::pages::visitor::Visitor;
@@ -184,7 +184,7 @@ async fn keep(
 /// Tokens of each section, where the model's tokenizer is at hand.
 async fn count(app: &App, visitor: &Visitor, document: &Document) -> Option<Vec<u64>> {
     let caller = visitor.caller.as_ref()?;
-    let card = asking::model(app, caller, None).ok()?;
+    let card = models::model(app, caller, None).ok()?;
     // An upstream would have to be asked for each, and may charge for it.
     card.vocabulary?;
     let mut tokens = Vec::new();

@@ -7,8 +7,8 @@ use tapri_casefile::{
     Case, CaseFile, CaseTurn, Figures, Layout, SearchFigures, Sections, TurnState,
 };
 
-use super::asking;
 use super::fit::{Counted, Fit, fit};
+use super::models;
 use super::upload::NotRead;
 use crate::pages::render::{self, Frame};
 use crate::pages::show::{Amount, Escaped, Html, Moment, Number, Seconds};
@@ -157,7 +157,7 @@ pub(super) fn case(
     let t = &ENGLISH.case;
     let path = path(case);
     let card =
-        visitor.caller.as_ref().and_then(|it| asking::model(app, it, case.model.as_deref()).ok());
+        visitor.caller.as_ref().and_then(|it| models::model(app, it, case.model.as_deref()).ok());
     let most = app.pages().map_or(0, |pages| pages.config.answer_tokens);
     let fit =
         card.as_ref().and_then(|card| fit(card, most, files)).map(|fit| shown_fit(&fit, files));
@@ -182,10 +182,10 @@ pub(super) fn case(
             choose_label: choose_label(file, sections.as_ref().map_or(0, Vec::len)),
         })
         .collect();
-    let layout = card.as_deref().map(asking::layout);
+    let layout = card.as_deref().map(models::layout);
     let own = layout.map_or("", Layout::instructions);
     let judgments = app.pages().and_then(|pages| pages.config.judgments.as_ref());
-    let models = visitor.caller.as_ref().map(|it| asking::models(app, it)).unwrap_or_default();
+    let models = visitor.caller.as_ref().map(|it| models::models(app, it)).unwrap_or_default();
     render::page(&CasePage {
         models: models.iter().map(|card| card.id.clone()).filter(|_| models.len() > 1).collect(),
         fit,
