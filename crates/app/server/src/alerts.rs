@@ -111,7 +111,8 @@ impl Alerts {
         })
     }
 
-    fn ended(&self, record: &CallRecord) {
+    /// Counts a call that ended.
+    pub(crate) fn ended(&self, record: &CallRecord) {
         let Some(call) = Ended::of(record) else { return };
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queue.as_ref()

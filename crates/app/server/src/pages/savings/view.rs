@@ -298,3 +298,36 @@ pub(super) fn alarms(alerts: Option<&Alerts>, tenant: Option<&str>) -> Alarms {
         latest: latest.iter().filter(|alert| may_see(&alert.subject)).map(said).collect(),
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used)]
+mod tests {
+    use tapri_ledger::CallRecord;
+
+    use super::*;
+    use crate::AlertConfig;
+
+    #[test]
+    fn a_tenant_sees_its_own_alarms_alone() {
+        assert!(!alarms(None, None).watched);
+        let alerts = Alerts::start(AlertConfig::default()).unwrap();
+        for n in 0..600 {
+            for (tenant, cached) in [("red", 0), ("blue", 900)] {
+                let mut record = CallRecord::new(n.to_string(), jiff::Timestamp::UNIX_EPOCH);
+                record.tenant = tenant.to_owned();
+                record.route = "/v1/messages".to_owned();
+                record.tokens.prompt = Some(1000);
+                record.tokens.cached = Some(cached);
+                alerts.ended(&record);
+            }
+        }
+        // What waits is counted before it ends.
+        alerts.stop(Duration::from_secs(5));
+        let red = alarms(Some(&alerts), Some("red"));
+        assert_eq!(red.standing, [("tenant red".to_owned(), ENGLISH.savings.low.to_owned())]);
+        assert!(red.latest.len() == 1 && red.latest[0].1.contains("tenant red"));
+        let blue = alarms(Some(&alerts), Some("blue"));
+        assert!(blue.watched && blue.standing.is_empty() && blue.latest.is_empty());
+        assert!(alarms(Some(&alerts), None).standing.len() >= red.standing.len());
+    }
+}
