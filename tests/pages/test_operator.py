@@ -46,6 +46,18 @@ def recorded(page, server, count, query=""):
     raise AssertionError(f"{rows(page).count()} of {count} calls were recorded")
 
 
+def written(page, server, count):
+    """Waits until the ledger has written so many calls, more than a page of the list shows."""
+    for _ in range(100):
+        with urllib.request.urlopen(f"{server.url}/metrics") as answer:
+            metrics = answer.read().decode()
+        found = int(re.search(r'tapri_ledger_records_total{outcome="written"} (\d+)', metrics).group(1))
+        if found >= count:
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"{found} of {count} calls were written")
+
+
 def test_calls_come_live_and_a_miss_is_explained(serve, window, look_at):
     server = serve()
     page = window()
@@ -101,7 +113,8 @@ def test_a_list_is_paged_and_a_wrong_address_is_said(serve, window):
     for n in range(52):
         call(server, "Be brief.", f"{n}?", max_tokens=1)
     page = window()
-    recorded(page, server, 50)
+    written(page, server, 52)
+    page.goto(f"{server.url}/calls")
     expect(rows(page)).to_have_count(50)
     page.get_by_role("link", name="Older calls").click()
     expect(rows(page)).to_have_count(2)
