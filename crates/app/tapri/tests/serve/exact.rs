@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tapri_ledger::{CacheOutcome, Filter, Ledger};
 
 use crate::process::{Server, tapri};
+use crate::tenants::ADMIN;
 use crate::{metric, post, post_with, read, wait_until};
 
 const ON: [&str; 2] = ["--exact-cache", "always"];
@@ -221,7 +222,6 @@ fn the_command_line_erases_under_a_running_server() {
 /// `tapri cache` on the operator's paths of a server: what it holds, and an erasure that reaches the KV blocks as well.
 #[test]
 fn the_command_line_asks_and_erases_through_a_running_server() {
-    const ADMIN: &str = "tapri_admin_admin_admin_admin";
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("admin"), ADMIN).unwrap();
     let config = folder.path().join("tapri.toml");

@@ -10,7 +10,7 @@ use tapri_fake_upstream::{Fake, FakeConfig, Script};
 use tempfile::TempDir;
 
 use crate::process::Server;
-use crate::tenants::call;
+use crate::tenants::{ADMIN, call};
 use crate::{post_with, read, wait_until};
 
 pub const RED: &str = "tapri_red_red_red_red_red";
@@ -38,9 +38,10 @@ impl Scene {
         Server::start(&["--config", path.to_str().unwrap()])
     }
 
-    /// Writes the configuration, with the upstreams' addresses and two tenants.
+    /// Writes the configuration, with the upstreams' addresses and two tenants, and the file of the admin key.
     pub fn write(&self, config: &str) -> PathBuf {
         let mut config = config.to_owned();
+        fs::write(self.folder.path().join("admin"), ADMIN).unwrap();
         for (at, fake) in self.fakes.iter().enumerate() {
             config = config.replace(&format!("URL{at}"), &format!("{}/v1", fake.url()));
         }
@@ -52,6 +53,18 @@ impl Scene {
         fs::write(&path, config).unwrap();
         path
     }
+}
+
+/// What `/metrics` shows the operator of a server with tenants.
+pub fn metrics(server: &Server) -> String {
+    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-api-key: {ADMIN}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let answer = read(stream);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
 }
 
 impl Drop for Scene {
@@ -169,7 +182,6 @@ upstreams = ["two"]
 fn a_route_decides_between_the_engine_and_an_upstream_of_the_same_model() {
     const NAME: &str = "SmolLM2-135M-Instruct.Q4_1";
     let scene = Scene::new(1);
-    fs::write(scene.folder.path().join("admin"), "tapri_admin_admin_admin_admin").unwrap();
     let server = scene.serve(&format!(
         r#"
 [engine]
@@ -212,17 +224,12 @@ name = "any"
     ] {
         assert_eq!(ask(route, model).0, elsewhere, "{route} {model:?}");
     }
-    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
-    let key = "x-api-key: tapri_admin_admin_admin_admin";
-    write!(stream, "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{key}\r\n\r\n")
-        .unwrap();
-    let metrics = read(stream);
+    let metrics = metrics(&server);
     assert!(metrics.contains("upstream=\"out\""), "{metrics}");
     let warm = ask("in", None).1;
     assert!(warm.contains("fwd=partial"), "{warm}");
     let purge = json!({"tenant": "red"});
-    let (status, _, erased) =
-        call(&server, "tapri_admin_admin_admin_admin", "/admin/cache/purge", &purge);
+    let (status, _, erased) = call(&server, ADMIN, "/admin/cache/purge", &purge);
     let erased: serde_json::Value = serde_json::from_str(&erased).unwrap();
     assert!(status == 200 && erased["kv_blocks"].as_u64().is_some_and(|n| n > 0), "{erased}");
     let cold = ask("in", None).1;

@@ -6,13 +6,15 @@ use std::process::Output;
 use serde_json::{Value, json};
 use tapri_fake_upstream::Script;
 
-use crate::gateway::{BLUE, CHAT, RED, Scene};
+use crate::gateway::{BLUE, CHAT, RED, Scene, metrics};
 use crate::process::{Server, tapri};
 use crate::tenants::call;
-use crate::{get, post_with, read, wait_until};
+use crate::{post_with, read, wait_until};
 
 /// A route that serves after two labels without an error: a budget of nine in ten is no setting for people.
 const SERVES: &str = r#"
+[admin]
+key = "file:admin"
 [semantic]
 embedder = "ENCODER"
 [[upstream]]
@@ -132,11 +134,11 @@ fn an_upstreams_embeddings_metrics_and_reload() {
     until_served(&server, RED, NEAR);
     // As near as can be for the letters, and another question.
     ask(&server, RED, "How do I cancel my plan 2?");
-    let all = get(&server, "/metrics");
+    let all = metrics(&server);
     // Labels of the whole server come first, so lines are found by their ends.
     let value = |name: &str, label: &str| {
-        let metrics = get(&server, "/metrics");
-        let line = metrics.lines().find(|line| line.starts_with(name) && line.contains(label));
+        let all = metrics(&server);
+        let line = all.lines().find(|line| line.starts_with(name) && line.contains(label));
         line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     };
     let name = "tapri_semantic_lookups_total";
@@ -227,9 +229,8 @@ fn a_shared_store_that_is_not_there_costs_no_call() {
         assert!(cache_status(&head).contains("tapri-semantic; fwd=miss"), "{head}");
     }
     assert_eq!(scene.fakes[0].came(), 3);
-    let metrics = get(&server, "/metrics");
-    let errors =
-        metrics.lines().find(|line| line.starts_with("tapri_semantic_errors_total")).unwrap();
+    let all = metrics(&server);
+    let errors = all.lines().find(|line| line.starts_with("tapri_semantic_errors_total")).unwrap();
     assert!(errors.contains("store=\"postgres\"") && !errors.ends_with(" 0"), "{errors}");
     let (head, _) = ask(&server, RED, STORED);
     assert!(cache_status(&head).contains("tapri-exact; hit"), "{head}");

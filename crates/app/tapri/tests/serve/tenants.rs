@@ -12,7 +12,7 @@ use crate::{post_with, read, wait_until};
 
 const RED: &str = "tapri_red_red_red_red_red";
 const BLUE: &str = "tapri_blue_blue_blue_blue";
-const ADMIN: &str = "tapri_admin_admin_admin_admin";
+pub const ADMIN: &str = "tapri_admin_admin_admin_admin";
 
 /// A configuration with two tenants, in a folder of its own.
 struct Two {
