@@ -51,7 +51,8 @@ def written(page, server, count):
     for _ in range(100):
         with urllib.request.urlopen(f"{server.url}/metrics") as answer:
             metrics = answer.read().decode()
-        found = int(re.search(r'tapri_ledger_records_total{outcome="written"} (\d+)', metrics).group(1))
+        # Labels of the whole server stand before it.
+        found = int(re.search(r'tapri_ledger_records_total{.*outcome="written"} (\d+)', metrics).group(1))
         if found >= count:
             return
         page.wait_for_timeout(100)
