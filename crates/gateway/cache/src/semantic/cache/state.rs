@@ -10,11 +10,14 @@ use crate::exact::{Filter, Key};
 use crate::semantic::evidence::{Evidence, THRESHOLDS};
 use crate::semantic::scope::Asked;
 use crate::semantic::store::{Found, Owner, StoredQuestion};
-use crate::semantic::{FlatIndex, Index, Question, RowId, SemanticMode, SemanticPolicy};
+use crate::semantic::{FlatIndex, Index, Near, Question, RowId, SemanticMode, SemanticPolicy};
 
 /// Stored questions that are compared with one that comes: a nearer one may be stopped by a guard where the next is
 /// not.
 pub(super) const CANDIDATES: usize = 5;
+
+/// Stored questions that are as near as can be told: the oldest of them are the candidates.
+const ALIKE: usize = 4 * CANDIDATES;
 
 /// How long labels are trusted that nobody said anything about: how soon a person's word in another process counts.
 const REREAD_EVERY: Duration = Duration::from_secs(60);
@@ -23,6 +26,8 @@ const REREAD_EVERY: Duration = Duration::from_secs(60);
 pub(super) struct State {
     scopes: HashMap<Key, Scope>,
     rows: HashMap<RowId, Kept>,
+    /// How many were kept so far.
+    kept: u64,
     pub(super) evidence: HashMap<String, Evidence>,
     /// Labels that count and may not be in the store yet.
     pending: VecDeque<Pending>,
@@ -57,6 +62,9 @@ struct Kept {
     question: Arc<Question>,
     owner: Owner,
     created: u64,
+    /// Counts up with each that is kept: of two that are as near, the older one is compared first, so that what its labels
+    /// say goes on being about one answer.
+    number: u64,
 }
 
 struct Pending {
@@ -86,6 +94,7 @@ impl State {
         State {
             scopes: HashMap::new(),
             rows: HashMap::new(),
+            kept: 0,
             evidence: HashMap::new(),
             pending: VecDeque::new(),
             numbers: 0,
@@ -113,20 +122,21 @@ impl State {
     pub(super) fn candidates(&self, asked: &Asked, vector: &[f32], fresh: Fresh) -> Vec<Candidate> {
         let Some(scope) = self.scopes.get(&asked.scope) else { return Vec::new() };
         let question = Question::read(&asked.question);
-        let near = scope.index.nearest(vector, CANDIDATES).into_iter();
-        near.filter_map(|near| {
-            let kept = self.rows.get(&near.id).filter(|kept| fresh.is(kept.created))?;
+        let near = scope.index.nearest(vector, ALIKE).into_iter();
+        let mut near: Vec<_> = near
+            .filter_map(|near| {
+                let kept = self.rows.get(&near.id).filter(|kept| fresh.is(kept.created))?;
+                Some((near, kept))
+            })
+            .collect();
+        near.sort_by(|(a, first), (b, second)| {
+            b.similarity.total_cmp(&a.similarity).then(first.number.cmp(&second.number))
+        });
+        let candidate = |(near, kept): (Near, &Kept)| {
             let text = Arc::clone(&kept.text);
-            Some(Candidate::new(
-                near.id,
-                kept.answer,
-                text,
-                near.similarity,
-                &kept.question,
-                &question,
-            ))
-        })
-        .collect()
+            Candidate::new(near.id, kept.answer, text, near.similarity, &kept.question, &question)
+        };
+        near.into_iter().take(CANDIDATES).map(candidate).collect()
     }
 
     /// What may be done with what is near. Without trust nothing is served: others know of labels that were not read
@@ -189,7 +199,9 @@ impl State {
             question: Arc::new(Question::read(&question.question)),
             owner: question.owner.clone(),
             created: question.created,
+            number: self.kept,
         };
+        self.kept += 1;
         self.rows.insert(id, kept);
         gone.iter().for_each(|id| self.drop_row(*id));
         Some(gone)
