@@ -40,6 +40,23 @@ struct Owned {
 
 const SHELVES: [Shelf; 3] = [Shelf::Empty, Shelf::Passed, Shelf::Cached];
 
+/// The lists that a free block may be in at once.
+#[derive(Clone, Copy)]
+enum List {
+    /// One of the free queue's.
+    Queue = 0,
+    /// One of its owner's.
+    Owners = 1,
+}
+
+/// A block's neighbours in a list.
+#[derive(Clone, Copy, Default)]
+struct Link {
+    prev: u32,
+    next: u32,
+}
+
+/// An intrusive list of blocks.
 #[derive(Clone, Copy, Default)]
 struct Ends {
     head: u32,
@@ -47,15 +64,50 @@ struct Ends {
     len: usize,
 }
 
+impl Ends {
+    fn push_back(&mut self, blocks: &mut [Block], list: List, id: u32) {
+        let tail = std::mem::replace(&mut self.tail, id);
+        self.len += 1;
+        if tail == 0 {
+            self.head = id;
+        } else {
+            blocks[tail as usize].links[list as usize].next = id;
+        }
+        blocks[id as usize].links[list as usize] = Link { prev: tail, next: 0 };
+    }
+
+    fn push_front(&mut self, blocks: &mut [Block], list: List, id: u32) {
+        let head = std::mem::replace(&mut self.head, id);
+        self.len += 1;
+        if head == 0 {
+            self.tail = id;
+        } else {
+            blocks[head as usize].links[list as usize].prev = id;
+        }
+        blocks[id as usize].links[list as usize] = Link { prev: 0, next: head };
+    }
+
+    fn unlink(&mut self, blocks: &mut [Block], list: List, id: u32) {
+        let Link { prev, next } = std::mem::take(&mut blocks[id as usize].links[list as usize]);
+        self.len -= 1;
+        if prev == 0 {
+            self.head = next;
+        } else {
+            blocks[prev as usize].links[list as usize].next = next;
+        }
+        if next == 0 {
+            self.tail = prev;
+        } else {
+            blocks[next as usize].links[list as usize].prev = prev;
+        }
+    }
+}
+
 /// One physical block. The null block 0 doubles as the end mark of the lists.
 #[derive(Clone)]
 pub(crate) struct Block {
     refs: u32,
-    prev: u32,
-    next: u32,
-    /// The neighbours among its owner's.
-    own_prev: u32,
-    own_next: u32,
+    links: [Link; 2],
     owner: OwnerId,
     node: NodeId,
     group: u16,
@@ -77,10 +129,7 @@ impl Pool {
     pub(crate) fn new(blocks: usize, groups: usize) -> Self {
         let block = Block {
             refs: 0,
-            prev: 0,
-            next: 0,
-            own_prev: 0,
-            own_next: 0,
+            links: [Link::default(); 2],
             owner: OwnerId::NONE,
             node: NodeId::NONE,
             group: 0,
@@ -158,11 +207,7 @@ impl Pool {
     }
 
     fn owned_mut(&mut self, owner: OwnerId) -> &mut Owned {
-        let at = owner.0 as usize;
-        if self.owned.len() <= at {
-            self.owned.resize_with(at + 1, Owned::default);
-        }
-        &mut self.owned[at]
+        owned_mut(&mut self.owned, owner)
     }
 
     /// Marks a block as lying before a retained boundary, until it is used for something else.
@@ -277,7 +322,7 @@ impl Pool {
         SHELVES.into_iter().flat_map(move |shelf| {
             let head = self.ends[shelf as usize].head;
             std::iter::successors((head != 0).then_some(head), move |&id| {
-                let next = self.blocks[id as usize].next;
+                let next = self.blocks[id as usize].links[List::Queue as usize].next;
                 (next != 0).then_some(next)
             })
             .map(BlockId)
@@ -285,83 +330,39 @@ impl Pool {
     }
 
     fn push_back(&mut self, id: u32, shelf: Shelf) {
-        let ends = &mut self.ends[shelf as usize];
-        let tail = ends.tail;
-        ends.tail = id;
-        ends.len += 1;
-        if tail == 0 {
-            ends.head = id;
-        } else {
-            self.at(tail).next = id;
-        }
-        let block = self.at(id);
-        (block.prev, block.next, block.shelf) = (tail, 0, shelf);
-        let owner = block.owner;
+        self.at(id).shelf = shelf;
+        self.ends[shelf as usize].push_back(&mut self.blocks, List::Queue, id);
         if let Some(own) = own_shelf(shelf) {
-            let ends = &mut self.owned_mut(owner).ends[own];
-            let tail = ends.tail;
-            ends.tail = id;
-            ends.len += 1;
-            if tail == 0 {
-                ends.head = id;
-            } else {
-                self.at(tail).own_next = id;
-            }
-            let block = self.at(id);
-            (block.own_prev, block.own_next) = (tail, 0);
+            let owner = self.at(id).owner;
+            let ends = &mut owned_mut(&mut self.owned, owner).ends[own];
+            ends.push_back(&mut self.blocks, List::Owners, id);
         }
     }
 
     /// Only what holds nothing goes to the front, which is nobody's.
     fn push_front(&mut self, id: u32, shelf: Shelf) {
         debug_assert!(own_shelf(shelf).is_none());
-        let ends = &mut self.ends[shelf as usize];
-        let head = ends.head;
-        ends.head = id;
-        ends.len += 1;
-        if head == 0 {
-            ends.tail = id;
-        } else {
-            self.at(head).prev = id;
-        }
-        let block = self.at(id);
-        (block.prev, block.next, block.shelf) = (0, head, shelf);
+        self.at(id).shelf = shelf;
+        self.ends[shelf as usize].push_front(&mut self.blocks, List::Queue, id);
     }
 
     fn unlink(&mut self, id: u32) {
-        let Block { prev, next, shelf, .. } = self.blocks[id as usize];
-        if prev == 0 {
-            self.ends[shelf as usize].head = next;
-        } else {
-            self.at(prev).next = next;
-        }
-        if next == 0 {
-            self.ends[shelf as usize].tail = prev;
-        } else {
-            self.at(next).prev = prev;
-        }
-        self.ends[shelf as usize].len -= 1;
+        let Block { shelf, owner, .. } = self.blocks[id as usize];
+        self.ends[shelf as usize].unlink(&mut self.blocks, List::Queue, id);
         if let Some(own) = own_shelf(shelf) {
-            let Block { own_prev, own_next, owner, .. } = self.blocks[id as usize];
-            let ends = &mut self.owned_mut(owner).ends[own];
-            ends.len -= 1;
-            if own_prev == 0 {
-                ends.head = own_next;
-            }
-            if own_next == 0 {
-                ends.tail = own_prev;
-            }
-            if own_prev != 0 {
-                self.at(own_prev).own_next = own_next;
-            }
-            if own_next != 0 {
-                self.at(own_next).own_prev = own_prev;
-            }
+            let ends = &mut owned_mut(&mut self.owned, owner).ends[own];
+            ends.unlink(&mut self.blocks, List::Owners, id);
         }
-        let block = self.at(id);
-        (block.prev, block.next) = (0, 0);
-        (block.own_prev, block.own_next) = (0, 0);
     }
+}
+
+/// What an owner has, with room made for it where it is new.
+fn owned_mut(owned: &mut Vec<Owned>, owner: OwnerId) -> &mut Owned {
+    let at = owner.0 as usize;
+    if owned.len() <= at {
+        owned.resize_with(at + 1, Owned::default);
+    }
+    &mut owned[at]
 }
 
 /// Which of its owner's lists a block of a shelf is in.
