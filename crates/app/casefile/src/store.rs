@@ -124,6 +124,12 @@ impl Store {
     }
 }
 
+/// Notes that a case was used.
+fn touch(connection: &Connection, id: &CaseId, now: Timestamp) -> rusqlite::Result<()> {
+    let used = (id.as_str(), now.as_microsecond());
+    connection.execute("UPDATE cases SET updated = ?2 WHERE id = ?1", used).map(drop)
+}
+
 const COLUMNS: &str = "id, tenant, title, created, updated, instructions, tools, model, first_turn";
 
 fn case(row: &Row<'_>) -> rusqlite::Result<Case> {

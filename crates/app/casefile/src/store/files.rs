@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row};
 
-use super::{Store, StoreError, file};
+use super::{Store, StoreError, file, touch};
 use crate::case::random_digits;
 use crate::{CaseFile, CaseId, Document, Sections};
 
@@ -47,10 +47,7 @@ impl Store {
                 document.text(),
             ),
         )?;
-        transaction.execute(
-            "UPDATE cases SET updated = ?2 WHERE id = ?1",
-            (case.as_str(), now.as_microsecond()),
-        )?;
+        touch(&transaction, case, now)?;
         transaction.commit()?;
         Ok(id)
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::Row;
 
-use super::{Store, StoreError, time};
+use super::{Store, StoreError, time, touch};
 use crate::{CaseId, CaseTurn, Figures, TurnState};
 
 const COLUMNS: &str = "n, question, answer, state, asked, figures";
@@ -29,10 +29,7 @@ impl Store {
             "INSERT INTO turns (case_id, n, question, answer, state, asked) VALUES (?1, ?2, ?3, '', 'running', ?4)",
             (case.as_str(), next, question, now.as_microsecond()),
         )?;
-        transaction.execute(
-            "UPDATE cases SET updated = ?2 WHERE id = ?1",
-            (case.as_str(), now.as_microsecond()),
-        )?;
+        touch(&transaction, case, now)?;
         transaction.commit()?;
         Ok(next)
     }
