@@ -8,8 +8,9 @@ use tapri_cache::semantic::store::Verdict;
 use tapri_cache::semantic::store::postgres::{Postgres, PostgresConfig};
 use tapri_cache::semantic::{SemanticCache, SemanticError, SemanticStoreError};
 
+use crate::port::free_port;
 use crate::proxy::Proxy;
-use crate::server::{self, Server};
+use crate::server::Server;
 use crate::{NEAR, STORED, asked, cache, keep, label, look, owner, patient, until};
 
 /// As it is served: calls wait a moment and no longer.
@@ -45,7 +46,7 @@ fn misses(cache: &SemanticCache) {
 
 #[test]
 fn a_server_that_is_not_there_at_the_start_and_comes_later() {
-    let port = server::free_port();
+    let port = free_port();
     let cache = cache(&format!("postgres://tapri@127.0.0.1:{port}/postgres"), patient());
     misses(&cache);
     assert!(cache.purge(&Filter::default()).is_err(), "an erasure that can't be made is said");
@@ -67,7 +68,7 @@ fn a_server_that_is_killed_in_the_middle_and_comes_back() {
 /// After a failure it is left alone, and calls don't wait for it.
 #[test]
 fn a_server_that_failed_rests() {
-    let url = format!("postgres://tapri@127.0.0.1:{}/postgres", server::free_port());
+    let url = format!("postgres://tapri@127.0.0.1:{}/postgres", free_port());
     let cache = cache(&url, PostgresConfig { rest: Duration::from_secs(3600), ..patient() });
     assert!(cache.look(&asked(NEAR), "/r").is_err());
     let after = failures(&cache);

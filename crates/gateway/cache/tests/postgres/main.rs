@@ -12,6 +12,8 @@
 
 mod erasure;
 mod faults;
+#[path = "../redis/port.rs"]
+mod port;
 #[path = "../redis/proxy.rs"]
 mod proxy;
 mod server;

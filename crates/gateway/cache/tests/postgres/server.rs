@@ -5,13 +5,14 @@
 //! skipped. Postgres refuses to run as root, so it runs as nobody there.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::port::on_a_free_port;
 
 /// Debian's `nobody` and `nogroup`.
 #[cfg(unix)]
@@ -153,13 +154,7 @@ pub struct Server {
 impl Server {
     /// On a port of its own, with nothing in it.
     pub fn start() -> Self {
-        // Another test may have taken the port meanwhile.
-        for _ in 0..10 {
-            if let Some(server) = Server::try_start(free_port()) {
-                return server;
-            }
-        }
-        panic!("no port could be had ten times in a row");
+        on_a_free_port(Server::try_start)
     }
 
     pub fn start_at(port: u16) -> Self {
@@ -289,11 +284,6 @@ impl Drop for Server {
 fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn spawn(port: u16, folder: &Path) -> Child {

@@ -12,6 +12,7 @@
 
 #[path = "../exact/play.rs"]
 mod play;
+mod port;
 mod proxy;
 mod server;
 
@@ -151,7 +152,7 @@ async fn a_call_under_way_in_another_process_stores_nothing_after_an_erasure() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_at_the_start_and_comes_later() {
-    let port = server::free_port();
+    let port = port::free_port();
     let cache = cache(&format!("redis://127.0.0.1:{port}"), patient());
     for n in 0..3 {
         assert_eq!(asked(&cache, &ask(&n.to_string()), "right").await, "right");

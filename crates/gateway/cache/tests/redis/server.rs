@@ -5,11 +5,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use crate::port::on_a_free_port;
 
 /// What the server is, and what it is linked with, in Debian and Ubuntu.
 const PACKAGES: [&str; 9] = [
@@ -111,11 +113,6 @@ fn unpacked() -> Program {
     found()
 }
 
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A running server.
 pub struct Server {
     child: Child,
@@ -126,13 +123,7 @@ pub struct Server {
 impl Server {
     /// On a port of its own, with nothing in it.
     pub fn start() -> Self {
-        // Another test may have taken the port meanwhile.
-        for _ in 0..10 {
-            if let Some(server) = Server::try_start(free_port()) {
-                return server;
-            }
-        }
-        panic!("no port could be had ten times in a row");
+        on_a_free_port(Server::try_start)
     }
 
     pub fn start_at(port: u16) -> Self {
