@@ -13,7 +13,7 @@
 //! Map: `gate` what every request of a page passes; `visitor` who looks at it, and sign-ins; `sign_in` that page;
 //! `render` templates to answers; `show` numbers, times and money; `texts` the words; `assets` style and scripts;
 //! `casefile` the page at `/`; `calls`, `cache`, `savings` and `compare` those at these names; `reading` the
-//! ledger, and who sees what of it; `chart` SVG; `figures` more values.
+//! ledger, and who sees what of it; `stream` what an open page is told; `chart` SVG; `figures` more values.
 
 pub(crate) mod assets;
 mod cache;
@@ -28,6 +28,7 @@ pub(crate) mod render;
 mod savings;
 pub(crate) mod show;
 mod sign_in;
+mod stream;
 pub(crate) mod texts;
 pub(crate) mod visitor;
 

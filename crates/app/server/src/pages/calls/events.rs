@@ -2,15 +2,11 @@
 //!
 //! `calls`: lines for the top of the table, as HTML in JSON. `lost`: so many calls ended faster than they could be told.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use askama::Template;
 use axum::Extension;
-use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::{HeaderValue, header};
 use jiff::Timestamp;
 use serde_json::json;
 use tapri_ledger::{CallRecord, Filter};
@@ -21,13 +17,10 @@ use super::filters::Asked;
 use super::rows::Rows;
 use crate::pages::reading::Sees;
 use crate::pages::render::{Page, Refused};
+use crate::pages::stream::{self, HERE, KEEP_ALIVE, RETRY, event};
 use crate::pages::texts::ENGLISH;
 use crate::pages::visitor::Visitor;
-use crate::reply;
 use crate::routes::App;
-
-/// How long a stream may be silent: it is how a page learns that its server is gone.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// `GET /calls/events`.
 pub(super) async fn stream(
@@ -49,13 +42,10 @@ pub(super) async fn stream(
         filter,
         first: true,
     };
-    let frames = futures_util::stream::unfold(watcher, |mut watcher| async move {
+    Ok(stream::response(futures_util::stream::unfold(watcher, |mut watcher| async move {
         let frame = watcher.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(frame)), watcher))
-    });
-    let mut response = reply::typed("text/event-stream", Body::from_stream(frames));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+        Some((frame, watcher))
+    })))
 }
 
 struct Watcher {
@@ -71,12 +61,12 @@ impl Watcher {
     /// What to send next; `None` at the end.
     async fn next(&mut self) -> Option<String> {
         if std::mem::take(&mut self.first) {
-            return Some("retry: 2000\n\nevent: ready\ndata: {}\n\n".to_owned());
+            return Some(RETRY.to_owned() + &event("ready", &json!({})));
         }
         loop {
             let seen = tokio::select! {
                 seen = self.follower.next() => seen?,
-                () = tokio::time::sleep(KEEP_ALIVE) => return Some(": here\n\n".to_owned()),
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(HERE.to_owned()),
                 _ = self.closing.wait_for(|closing| *closing) => return None,
             };
             match seen {
@@ -114,8 +104,4 @@ async fn explained(ended: Arc<Ended>) -> CallRecord {
     // A panic has been printed by its own hook; the line goes without its reason.
     record.explanation = found.await.ok().flatten();
     record
-}
-
-fn event(name: &str, data: &serde_json::Value) -> String {
-    format!("event: {name}\ndata: {data}\n\n")
 }

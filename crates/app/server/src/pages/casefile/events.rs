@@ -1,28 +1,21 @@
 //! What a page of a case is told while it is open: server-sent events.
 //!
 //! `turns`: load the list of turns again. `progress`: how far the running question is. `text`: more of its answer, or all
-//! of it where `all` says so. Every text is JSON, so that a line's end in it is no end of the event.
+//! of it where `all` says so.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, header};
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::answers::{Hub, Phase, Running};
 use super::find;
 use crate::pages::render::{self, Page};
+use crate::pages::stream::{self, HERE, KEEP_ALIVE, RETRY, event};
 use crate::pages::visitor::Visitor;
-use crate::reply;
 use crate::routes::App;
-
-/// How long a stream may be silent: it is how a page learns that its server is gone.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// `GET /casefile/{case}/events`.
 pub(super) async fn stream(
@@ -40,13 +33,10 @@ pub(super) async fn stream(
         seen: Seen::default(),
         first: true,
     };
-    let frames = futures_util::stream::unfold(watcher, |mut watcher| async move {
+    Ok(stream::response(futures_util::stream::unfold(watcher, |mut watcher| async move {
         let frame = watcher.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(frame)), watcher))
-    });
-    let mut response = reply::typed("text/event-stream", Body::from_stream(frames));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
+        Some((frame, watcher))
+    })))
 }
 
 struct Watcher {
@@ -72,10 +62,10 @@ impl Watcher {
         if self.first {
             self.first = false;
             self.version.mark_unchanged();
-            let mut frame = String::from("retry: 2000\n\n");
+            let mut frame = RETRY.to_owned();
             self.seen.changes = self.hub.read(|state| state.changes);
             // The page may have been written before the last change.
-            event(&mut frame, "turns", &json!({}));
+            frame.push_str(&event("turns", &json!({})));
             self.news(&mut frame);
             return Some(frame);
         }
@@ -85,7 +75,7 @@ impl Watcher {
                     changed.ok()?;
                     false
                 }
-                () = tokio::time::sleep(KEEP_ALIVE) => return Some(": here\n\n".to_owned()),
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(HERE.to_owned()),
                 _ = self.closing.wait_for(|closing| *closing) => true,
             };
             // A server that stops lets its running questions end, and their pages see it.
@@ -108,7 +98,7 @@ impl Watcher {
         self.hub.read(|state| {
             if state.changes != seen.changes {
                 seen.changes = state.changes;
-                event(frame, "turns", &json!({}));
+                frame.push_str(&event("turns", &json!({})));
             }
             match &state.running {
                 Some(running) => seen.tell(frame, running),
@@ -127,12 +117,13 @@ impl Seen {
         let known = self.running.filter(|(of, in_round, _)| of == n && in_round == round);
         if self.phase != Some(*phase) || known.is_none() {
             self.phase = Some(*phase);
-            event(frame, "progress", &progress(*n, *phase));
+            frame.push_str(&event("progress", &progress(*n, *phase)));
         }
         let told = known.map_or(0, |(_, _, told)| told);
         if known.is_none() || text.len() > told {
             let more = text.get(told..).unwrap_or_default();
-            event(frame, "text", &json!({ "n": n, "all": known.is_none(), "text": more }));
+            let told = json!({ "n": n, "all": known.is_none(), "text": more });
+            frame.push_str(&event("text", &told));
         }
         self.running = Some((*n, *round, text.len()));
     }
@@ -147,10 +138,6 @@ fn progress(n: u32, phase: Phase) -> serde_json::Value {
         }
         Phase::Answering => json!({ "n": n, "phase": "answering" }),
     }
-}
-
-fn event(frame: &mut String, name: &str, data: &serde_json::Value) {
-    frame.push_str(&format!("event: {name}\ndata: {data}\n\n"));
 }
 
 #[cfg(test)]
