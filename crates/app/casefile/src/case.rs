@@ -112,8 +112,7 @@ pub struct CaseTurn {
 }
 
 /// How far a turn got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnState {
     /// Its answer is being made.
     Running,

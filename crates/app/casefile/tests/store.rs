@@ -57,6 +57,26 @@ fn a_case_is_there_after_a_restart_and_an_open_answer_was_interrupted() {
 }
 
 #[test]
+fn a_question_asked_again_takes_its_old_turns_place_or_leaves_it() {
+    let store = Store::open(&tempfile::tempdir().unwrap().path().join("cases.sqlite")).unwrap();
+    let case = store.create("red", "lease.txt", now(0)).unwrap();
+    let figures = Figures::default();
+    store.ask(&case, "Who?", now(1)).unwrap();
+    store.end_turn(&case, 0, "", TurnState::Failed, &figures).unwrap();
+    store.ask(&case, "When?", now(2)).unwrap();
+    for n in [0, 1] {
+        assert!(matches!(store.ask_again(&case, n, now(3)), Err(StoreError::Busy)), "{n}");
+        assert_eq!(store.turns(&case).unwrap().len(), 2, "nothing is lost");
+    }
+    store.end_turn(&case, 1, "Now.", TurnState::Answered, &figures).unwrap();
+    assert_eq!(store.ask_again(&case, 7, now(4)).unwrap(), None);
+    assert_eq!(store.ask_again(&case, 0, now(5)).unwrap(), Some((2, "Who?".to_owned())));
+    let turns = store.turns(&case).unwrap();
+    assert_eq!(turns.iter().map(|turn| turn.n).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(turns[1].state, TurnState::Running);
+}
+
+#[test]
 fn what_is_deleted_is_in_no_file_any_more() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cases.sqlite");

@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::pages::casefile::Records;
 use crate::pages::{self, Pages};
 use crate::tenants::Tenants;
+use crate::tenants::caller::Caller;
 use crate::{ServerConfig, gate, reply};
 
 /// What every route can reach. Cheap to clone.
@@ -165,9 +166,9 @@ impl App {
         &self.inner.metrics
     }
 
-    /// Whether answers say nothing of what was cached, whoever asks.
-    pub(crate) fn hides_cached(&self) -> bool {
-        self.inner.hide_cached
+    /// Whether a caller is told nothing of what was cached.
+    pub(crate) fn hides_hits(&self, caller: &Caller) -> bool {
+        self.inner.hide_cached || caller.hides_hits()
     }
 
     pub(crate) fn pipeline(&self) -> &Pipeline {

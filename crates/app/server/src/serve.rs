@@ -148,7 +148,10 @@ impl Bound {
         let app = App::new(&self.config, pipeline.clone());
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(log_line::run(pipeline.clone(), self.config.log_interval));
-        tasks.spawn(history::run(app.clone(), pipeline.clone()));
+        // Only a page shows it.
+        if app.pages().is_some() {
+            tasks.spawn(history::run(app.clone(), pipeline.clone()));
+        }
         tasks.spawn(reload(app.clone(), reloads));
 
         let (close, closed) = watch::channel(false);

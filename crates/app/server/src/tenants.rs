@@ -135,6 +135,11 @@ impl Snapshot {
         }
         if bool::from(any) { self.tenants.get(found as usize) } else { None }
     }
+
+    /// Whether a key's hash is the admin key's. Compared in constant time.
+    pub(crate) fn is_admin(&self, asked: &KeyHash) -> bool {
+        self.admin_key.as_ref().is_some_and(|key| key.0.ct_eq(&asked.0).into())
+    }
 }
 
 /// Where the time comes from: tests move it.

@@ -1,7 +1,7 @@
 //! The questions of a case.
 
 use jiff::Timestamp;
-use rusqlite::Row;
+use rusqlite::{OptionalExtension, Row, Transaction};
 
 use super::{Store, StoreError, time, touch};
 use crate::{CaseId, CaseTurn, Figures, TurnState};
@@ -17,21 +17,40 @@ impl Store {
     pub fn ask(&self, case: &CaseId, question: &str, now: Timestamp) -> Result<u32, StoreError> {
         let mut connection = self.connection();
         let transaction = connection.transaction()?;
-        let (next, running): (u32, u32) = transaction.query_row(
-            "SELECT coalesce(max(n) + 1, 0), coalesce(sum(state = 'running'), 0) FROM turns WHERE case_id = ?1",
-            [case.as_str()],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?;
-        if running > 0 {
-            return Err(StoreError::Busy);
-        }
-        transaction.execute(
-            "INSERT INTO turns (case_id, n, question, answer, state, asked) VALUES (?1, ?2, ?3, '', 'running', ?4)",
-            (case.as_str(), next, question, now.as_microsecond()),
-        )?;
-        touch(&transaction, case, now)?;
+        let n = begin(&transaction, case, question, now)?;
         transaction.commit()?;
-        Ok(next)
+        Ok(n)
+    }
+
+    /// Takes a turn out and asks its question anew, behind the others. Gives its new place and the question; `None`
+    /// where there is no such turn.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] while another runs; then the turn stays.
+    pub fn ask_again(
+        &self,
+        case: &CaseId,
+        n: u32,
+        now: Timestamp,
+    ) -> Result<Option<(u32, String)>, StoreError> {
+        let mut connection = self.connection();
+        let transaction = connection.transaction()?;
+        let question: Option<String> = transaction
+            .query_row(
+                "SELECT question FROM turns WHERE case_id = ?1 AND n = ?2",
+                (case.as_str(), n),
+                |row| row.get(0),
+            )
+            .optional()?;
+        let Some(question) = question else { return Ok(None) };
+        // One that runs stays, and is why the question can't begin.
+        transaction.execute(
+            "DELETE FROM turns WHERE case_id = ?1 AND n = ?2 AND state <> 'running'",
+            (case.as_str(), n),
+        )?;
+        let n = begin(&transaction, case, &question, now)?;
+        transaction.commit()?;
+        Ok(Some((n, question)))
     }
 
     /// The turns of a case, oldest first.
@@ -70,21 +89,35 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a turn out: to ask it again.
-    pub fn drop_turn(&self, case: &CaseId, n: u32) -> Result<(), StoreError> {
-        self.connection().execute(
-            "DELETE FROM turns WHERE case_id = ?1 AND n = ?2 AND state <> 'running'",
-            (case.as_str(), n),
-        )?;
-        Ok(())
-    }
-
     /// Turns before this one are no part of prompts any more.
     pub fn set_first_turn(&self, case: &CaseId, first: u32) -> Result<(), StoreError> {
         self.connection()
             .execute("UPDATE cases SET first_turn = ?2 WHERE id = ?1", (case.as_str(), first))?;
         Ok(())
     }
+}
+
+/// Begins a turn behind the others, if none runs.
+fn begin(
+    transaction: &Transaction<'_>,
+    case: &CaseId,
+    question: &str,
+    now: Timestamp,
+) -> Result<u32, StoreError> {
+    let (next, running): (u32, u32) = transaction.query_row(
+        "SELECT coalesce(max(n) + 1, 0), coalesce(sum(state = 'running'), 0) FROM turns WHERE case_id = ?1",
+        [case.as_str()],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    if running > 0 {
+        return Err(StoreError::Busy);
+    }
+    transaction.execute(
+        "INSERT INTO turns (case_id, n, question, answer, state, asked) VALUES (?1, ?2, ?3, '', 'running', ?4)",
+        (case.as_str(), next, question, now.as_microsecond()),
+    )?;
+    touch(transaction, case, now)?;
+    Ok(next)
 }
 
 fn turn(row: &Row<'_>) -> rusqlite::Result<CaseTurn> {

@@ -18,6 +18,7 @@ use self::filters::{Asked, Choice, Field};
 use self::rows::Rows;
 use super::reading::{self, Sees};
 use super::render::{self, Frame, Page};
+use super::show::encoded;
 use super::texts::{CallsTexts, ENGLISH};
 use super::visitor::Visitor;
 use crate::routes::App;
@@ -25,8 +26,15 @@ use crate::routes::App;
 /// The page's address.
 pub(super) const PATH: &str = "/calls";
 
-/// Calls of a page.
-const SIZE: u64 = 50;
+/// The address of a call.
+fn address(id: &str) -> String {
+    format!("{PATH}/{}", encoded(id))
+}
+
+/// As much of a call's name as tells it from others.
+fn short(id: &str) -> String {
+    id.chars().take(8).collect()
+}
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -62,7 +70,7 @@ async fn list(
     let t = &ENGLISH.calls;
     let sees = Sees::of(&app, &visitor, PATH, t.title)?;
     let read = asked.read(&sees, Timestamp::now());
-    let filter = tapri_ledger::Filter { limit: Some(SIZE), ..read.filter.clone() };
+    let filter = read.filter.clone();
     let tenant = sees.tenant(None);
     let found = reading::ledger(&app, move |ledger| {
         Ok((ledger.page(&filter)?, ledger.names(tenant.as_deref())?))

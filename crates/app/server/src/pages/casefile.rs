@@ -128,15 +128,8 @@ async fn case(
 ) -> Page {
     let case = find(&app, &visitor, &name).await?;
     let id = case.id.clone();
-    let (files, turns) = blocking(&app, move |store| {
-        let mut files = Vec::new();
-        for file in store.files(&id)? {
-            let sections = store.section_tokens(&id, &file.id)?;
-            files.push((file, sections));
-        }
-        Ok((files, store.turns(&id)?))
-    })
-    .await?;
+    let (files, turns) =
+        blocking(&app, move |store| Ok((fit::counted(store, &id)?, store.turns(&id)?))).await?;
     Ok(view::case(&app, &visitor, &case, &files, &turns))
 }
 
@@ -148,7 +141,7 @@ async fn turns(
     let case = find(&app, &visitor, &name).await?;
     let id = case.id.clone();
     let turns = blocking(&app, move |store| store.turns(&id)).await?;
-    Ok(view::turns(&visitor, &case, &turns))
+    Ok(view::turns(&case, &turns))
 }
 
 #[derive(Deserialize)]
@@ -175,7 +168,11 @@ async fn ask(
     if question.chars().count() > LONGEST_QUESTION {
         return refuse(&fill(t.long_question, &[&LONGEST_QUESTION]));
     }
-    begin(&app, &visitor, case, question).await
+    let caller = tenant(&visitor)?.clone();
+    let (id, asked) = (case.id.clone(), question.clone());
+    let n = blocking(&app, move |store| store.ask(&id, &asked, Timestamp::now())).await?;
+    asking::start(&app, caller, case, n, question);
+    Ok(render::nothing())
 }
 
 async fn again(
@@ -184,21 +181,11 @@ async fn again(
     Path((name, n)): Path<(String, u32)>,
 ) -> Page {
     let case = find(&app, &visitor, &name).await?;
+    let caller = tenant(&visitor)?.clone();
     let id = case.id.clone();
-    let turns = blocking(&app, move |store| store.turns(&id)).await?;
-    let Some(turn) = turns.into_iter().find(|turn| turn.n == n) else {
-        return Err(render::gone().into());
-    };
-    let id = case.id.clone();
-    blocking(&app, move |store| store.drop_turn(&id, n)).await?;
-    begin(&app, &visitor, case, turn.question).await
-}
-
-async fn begin(app: &App, visitor: &Visitor, case: Case, question: String) -> Page {
-    let caller = tenant(visitor)?.clone();
-    let (id, asked) = (case.id.clone(), question.clone());
-    let n = blocking(app, move |store| store.ask(&id, &asked, Timestamp::now())).await?;
-    asking::start(app, caller, case, n, question);
+    let again = blocking(&app, move |store| store.ask_again(&id, n, Timestamp::now())).await?;
+    let Some((n, question)) = again else { return Err(render::gone().into()) };
+    asking::start(&app, caller, case, n, question);
     Ok(render::nothing())
 }
 

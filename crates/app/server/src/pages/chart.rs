@@ -109,8 +109,7 @@ pub(crate) struct Column {
 
 /// Columns beside each other, on one scale from zero to the highest.
 pub(crate) fn columns(label: &str, columns: &[Column]) -> Html {
-    let height = |column: &Column| column.parts.iter().map(|part| part.1).sum::<f64>();
-    let top = columns.iter().map(height).fold(0.0, f64::max);
+    let top = top(columns);
     let mut svg = format!(
         r#"<svg class="columns" role="img" aria-label="{}" focusable="false">"#,
         Escaped(label)

@@ -13,7 +13,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::get;
 use serde::Deserialize;
-use tapri_api::{Call, Format, Inbound, Prompt};
+use tapri_api::{Format, Inbound, Prompt};
 use tapri_insight::compare::Prompt as Given;
 use tapri_insight::compare::{Better, Comparison, Form as TextForm, ReadError, SidePart, Standing};
 use tapri_insight::explain::show_place;
@@ -196,8 +196,7 @@ async fn tokens(app: &App, visitor: &Visitor, given: &Given) -> Option<Vec<u32>>
             Prompt::Request(Arc::new(inbound))
         }
     };
-    let call = Call::new(prompt);
-    app.pipeline().tokenize(call.prompt).await.ok().filter(|ids| !ids.is_empty())
+    app.pipeline().tokenize(prompt).await.ok().filter(|ids| !ids.is_empty())
 }
 
 fn may_use(app: &App, visitor: &Visitor, name: &str) -> bool {

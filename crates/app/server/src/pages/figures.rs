@@ -78,17 +78,33 @@ pub(crate) fn money<'a>(sums: impl Iterator<Item = (&'a str, Decimal)>) -> Html 
     known((!sums.is_empty()).then(|| sums.join(" + ")))
 }
 
-/// How long ago, or for how long, in one unit: `5 min`.
-pub(crate) fn span(time: Duration) -> Html {
+/// A time in one unit: its words, and how many.
+fn unit(time: Duration) -> (&'static str, u64) {
     let t = &ENGLISH.operator;
     let seconds = time.as_secs();
-    let (text, count) = match seconds {
+    match seconds {
         0..120 => (t.seconds, seconds),
         120..7200 => (t.minutes, seconds / 60),
         7200..172_800 => (t.hours, seconds / 3600),
         _ => (t.days, seconds / 86_400),
-    };
+    }
+}
+
+/// How long ago, or for how long, in one unit: `5 min`.
+pub(crate) fn span(time: Duration) -> Html {
+    let (text, count) = unit(time);
     Html(fill(text, &[&Number(count)]))
+}
+
+/// The same for titles, which take no elements.
+pub(crate) fn plain_span(time: Duration) -> String {
+    let (text, count) = unit(time);
+    fill(text, &[&count])
+}
+
+/// A part of a whole, from 0 to 1; `None` of nothing.
+pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// The first digits of a fingerprint.

@@ -31,9 +31,7 @@ impl Sees {
         }
         let t = &ENGLISH.operator;
         match &visitor.caller {
-            Some(caller) if !caller.hides_hits() && !app.hides_cached() => {
-                Ok(Sees::Own(caller.name().to_owned()))
-            }
+            Some(caller) if !app.hides_hits(caller) => Ok(Sees::Own(caller.name().to_owned())),
             _ => Err(forbidden(visitor, path, title, t.hidden, t.hidden_hint)),
         }
     }

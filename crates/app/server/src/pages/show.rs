@@ -113,6 +113,20 @@ fn grouped(number: u64) -> String {
     shown
 }
 
+/// For a query: whatever isn't plainly harmless is written by its bytes.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
+                written.push(char::from(byte));
+            }
+            byte => written.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    written
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +141,10 @@ mod tests {
         let amount = Amount { amount: "0.01\"", currency: "<x>" }.to_string();
         assert!(!amount.contains("<x>") && amount.contains("&quot;"), "{amount}");
         assert_eq!(Escaped("<a href='&\">").to_string(), "&lt;a href=&#39;&amp;&quot;&gt;");
+    }
+
+    #[test]
+    fn the_way_back_is_a_path_and_nothing_else() {
+        assert_eq!(encoded("/calls?x=1&y=/\r\n"), "/calls%3Fx%3D1%26y%3D/%0D%0A");
     }
 }

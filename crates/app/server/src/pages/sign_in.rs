@@ -7,7 +7,6 @@ use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Deserialize;
-use subtle::ConstantTimeEq;
 
 use super::render::{self, Frame};
 use super::texts::{ENGLISH, SignInTexts};
@@ -55,7 +54,7 @@ pub(super) async fn enter(State(app): State<App>, Form(shown): Form<Shown>) -> R
     let Some(pages) = app.pages() else { return render::gone() };
     let hash = KeyHash::of(shown.key.trim());
     let now = app.tenants().current();
-    let is_admin = now.admin_key.as_ref().is_some_and(|key| key.0.ct_eq(&hash.0).into());
+    let is_admin = now.is_admin(&hash);
     if !is_admin && Caller::of_hash(app.tenants(), &hash).is_none() {
         let t = &ENGLISH.sign_in;
         return render::trouble(StatusCode::UNPROCESSABLE_ENTITY, t.unknown, Some(t.unknown_hint));

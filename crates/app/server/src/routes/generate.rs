@@ -99,7 +99,7 @@ async fn generate(app: App, format: Format, request: Request) -> Response<Body> 
     call.cache = cache_directives(&parts.headers);
     let id = call.id;
     // What was reused tells what others asked; where that is hidden, so is the reason.
-    let hide = app.inner.hide_cached || caller.hides_hits();
+    let hide = app.hides_hits(&caller);
     let told = Told { hide, explain: wants_explanation(&parts.headers) && !hide };
     let result = answer(&app, call, &inbound, entry, told).await;
     app.respond_in(format, id, result.map_err(|error| caller.may_see(error)))

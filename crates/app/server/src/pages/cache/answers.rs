@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tapri_pipeline::cache::exact::StoreStats;
 
-use crate::pages::figures::{Bytes, known, percent, span};
+use crate::pages::figures::{Bytes, known, percent, share, span};
 use crate::pages::show::{Html, Number};
 use crate::pages::texts::{ENGLISH, fill};
 use crate::routes::App;
@@ -23,10 +23,6 @@ pub(super) struct AnswerCache {
 /// Both of them, on or off.
 pub(super) async fn all(app: &App, now: Timestamp) -> Vec<AnswerCache> {
     vec![exact(app, now).await, semantic(app, now).await]
-}
-
-fn share(part: u64, whole: u64) -> Html {
-    percent((whole > 0).then(|| part as f64 / whole as f64))
 }
 
 /// How long ago something in milliseconds since 1970 was.
@@ -55,7 +51,7 @@ async fn exact(app: &App, now: Timestamp) -> AnswerCache {
     let stats = exact.stats();
     let store = exact.store_stats().await;
     let answered = stats.hits + stats.collapsed;
-    cache.facts.push((t.hit_rate_calls, share(answered, answered + stats.misses)));
+    cache.facts.push((t.hit_rate_calls, percent(share(answered, answered + stats.misses))));
     cache.facts.push((t.answered, Html(Number(stats.hits).to_string())));
     cache.facts.push((t.collapsed, Html(Number(stats.collapsed).to_string())));
     cache.facts.push((t.missed, Html(Number(stats.misses).to_string())));
@@ -92,7 +88,7 @@ async fn semantic(app: &App, now: Timestamp) -> AnswerCache {
     let Ok((counts, len, oldest)) = tokio::task::spawn_blocking(read).await else { return cache };
     cache.off = None;
     cache.facts = vec![
-        (t.hit_rate_calls, share(counts.hits, counts.lookups)),
+        (t.hit_rate_calls, percent(share(counts.hits, counts.lookups))),
         (t.answered, Html(Number(counts.hits).to_string())),
         (t.guarded, Html(Number(counts.guarded).to_string())),
         (t.wrong, Html(fill(t.wrong_of, &[&Number(counts.wrong), &Number(counts.labels)]))),

@@ -8,7 +8,7 @@ use tapri_pipeline::{BackendStats, MapRun, PrefixMap};
 
 use crate::history::Minute;
 use crate::pages::chart::{self, Cells, Column, Entry, Fill};
-use crate::pages::figures::{Bytes, Percent, percent, print, span};
+use crate::pages::figures::{Bytes, Percent, percent, plain_span, print, share, span};
 use crate::pages::show::{Html, Moment, Number};
 use crate::pages::texts::{ENGLISH, fill};
 
@@ -95,10 +95,6 @@ impl Memory {
 fn name(run: &MapRun, tenants: &[String]) -> String {
     let known = run.scope.and_then(|at| tenants.get(at)).cloned();
     known.unwrap_or_else(|| fill(ENGLISH.cache.somebody, &[&print(run.owner)]))
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 fn facts(stats: &BackendStats, map: &PrefixMap) -> Vec<(&'static str, Html)> {
@@ -255,18 +251,6 @@ fn shared(run: &MapRun, map: &PrefixMap, name: &impl Fn(&MapRun) -> String) -> S
 
 fn ago(age: Duration) -> Html {
     Html(fill(ENGLISH.operator.ago, &[&span(age)]))
-}
-
-/// For titles, which take no elements.
-fn plain_span(time: Duration) -> String {
-    let t = &ENGLISH.operator;
-    let seconds = time.as_secs();
-    match seconds {
-        0..120 => fill(t.seconds, &[&seconds]),
-        120..7200 => fill(t.minutes, &[&(seconds / 60)]),
-        7200..172_800 => fill(t.hours, &[&(seconds / 3600)]),
-        _ => fill(t.days, &[&(seconds / 86_400)]),
-    }
 }
 
 /// `None` before the first minute was seen.

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use tapri_ledger::{CacheOutcome, Detail, Filter, MissReason, Names, Order};
 
 use crate::pages::reading::{OTHER_SCOPE, Sees};
+use crate::pages::show::encoded;
 use crate::pages::texts::{ENGLISH, fill};
 
 /// The filters of an address, as they were written. An empty one asks for nothing.
@@ -188,20 +189,6 @@ fn field(
         .map(|(value, words)| Choosable { chosen: value == asked, value, words })
         .collect();
     Field { name, label, options }
-}
-
-/// For a query: whatever isn't plainly harmless is written by its bytes.
-pub(crate) fn encoded(text: &str) -> String {
-    let mut written = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' => {
-                written.push(char::from(byte));
-            }
-            byte => written.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    written
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use tapri_ledger::{CallRecord, Explanation, Found, PartKind};
 use super::PATH;
 use super::rows::{Status, status};
 use crate::pages::chart::{Entry, Fill, strip};
-use crate::pages::figures::{count, escaped, seconds, sentence};
+use crate::pages::figures::{count, escaped, money, print, seconds, sentence};
 use crate::pages::reading::{self, Sees};
 use crate::pages::render::{self, Frame, Page};
-use crate::pages::show::{Amount, Html, Moment, Number};
+use crate::pages::show::{Html, Moment, Number};
 use crate::pages::texts::{CallsTexts, ENGLISH, fill};
 use crate::pages::visitor::Visitor;
 use crate::routes::App;
@@ -103,7 +103,7 @@ fn shown(visitor: &Visitor, record: CallRecord, block: Option<u64>) -> CallPage 
             kind: kind(part.kind),
             chars: Html(Number(part.chars).to_string()),
             tokens: Html(fill(t.about, &[&Number(span.tokens)])),
-            print: format!("{:08x}", part.print >> 32),
+            print: print(part.print),
         })
         .collect();
     CallPage {
@@ -114,11 +114,7 @@ fn shown(visitor: &Visitor, record: CallRecord, block: Option<u64>) -> CallPage 
         why: record.explanation.as_ref().map(|it| why(&record, it)),
         parts,
         text: record.text.clone(),
-        frame: Frame::new(
-            visitor,
-            PATH,
-            fill(t.call, &[&record.id.chars().take(8).collect::<String>()]),
-        ),
+        frame: Frame::new(visitor, PATH, fill(t.call, &[&super::short(&record.id)])),
         id: record.id,
         t,
     }
@@ -210,12 +206,9 @@ fn facts(record: &CallRecord) -> Vec<(&'static str, Html)> {
         facts.push((name, escaped(&words)));
     }
     if let Some(cost) = &record.cost {
-        let paid = cost.paid.amount.round_dp(6).to_string();
-        let without = cost.without_cache.amount.round_dp(6).to_string();
-        let amount =
-            |amount: &str| Html(Amount { amount, currency: &cost.paid.currency }.to_string());
-        facts.push((t.cost, amount(&paid)));
-        facts.push((t.without_cache, amount(&without)));
+        let amount = |amount| money(std::iter::once((cost.paid.currency.as_str(), amount)));
+        facts.push((t.cost, amount(cost.paid.amount)));
+        facts.push((t.without_cache, amount(cost.without_cache.amount)));
     }
     facts
 }
@@ -245,10 +238,7 @@ fn why(record: &CallRecord, it: &Explanation) -> Why {
         looks_like: it.looks_like.clone(),
         shared,
         to_do: case.map_or_else(|| sentence(&it.suggestion), |(_, to_do)| to_do.to_owned()),
-        nearest: it.nearest.as_ref().map(|id| {
-            let short: String = id.chars().take(8).collect();
-            (format!("/calls/{}", super::filters::encoded(id)), short)
-        }),
+        nearest: it.nearest.as_ref().map(|id| (super::address(id), super::short(id))),
     }
 }
 

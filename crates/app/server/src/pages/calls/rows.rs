@@ -73,8 +73,8 @@ fn row(record: CallRecord) -> Row {
         false => known(share.map(Percent)),
     };
     Row {
-        path: format!("/calls/{}", super::filters::encoded(&record.id)),
-        short: record.id.chars().take(8).collect(),
+        path: super::address(&record.id),
+        short: super::short(&record.id),
         at: Html(Moment(record.at).to_string()),
         prompt: count(record.tokens.prompt),
         ttft: seconds(record.ttft),

@@ -155,10 +155,11 @@ impl Asking {
     async fn answer(&self) -> Result<Figures, Unanswered> {
         let card = model(&self.app, &self.caller, self.case.model.as_deref())?;
         let most = self.app.pages().map_or(0, |pages| pages.config.answer_tokens);
-        let session = self.session(&card, most).await?;
+        let (session, numbers) = self.session(&card, most).await?;
         let tools = (!self.tools(session.layout()).is_empty()).then(searching::tools);
         let writer = Writer { model: card.id.clone(), most, tools };
         let prepared = self.prepare(session, &writer, &card).await?;
+        self.forget_turns(&prepared, &numbers).await?;
         let mut figures = Figures { model: card.id.clone(), ..Figures::default() };
         if let Some(dropped) = prepared.dropped {
             figures.dropped = u32::try_from(dropped.turns).ok();
@@ -167,8 +168,12 @@ impl Asking {
         Ok(figures)
     }
 
-    /// The case as the prompt needs it.
-    async fn session(&self, card: &ModelCard, most: usize) -> Result<Session, Unanswered> {
+    /// The case as the prompt needs it, and the places of its turns.
+    async fn session(
+        &self,
+        card: &ModelCard,
+        most: usize,
+    ) -> Result<(Session, Vec<u32>), Unanswered> {
         let (id, n, first) = (self.id.clone(), self.n, self.case.first_turn);
         let (texts, turns) = blocking(&self.app, move |store| {
             let mut texts = Vec::new();
@@ -183,16 +188,17 @@ impl Asking {
             Ok((texts, store.turns(&id)?))
         })
         .await?;
-        let turns = turns
+        let (numbers, turns) = turns
             .into_iter()
             .filter(|turn| (first..n).contains(&turn.n) && turn.state == TurnState::Answered)
             .filter(|turn| !turn.answer.is_empty())
-            .map(|turn| Turn { question: turn.question, answer: turn.answer })
-            .collect();
+            .map(|turn| (turn.n, Turn { question: turn.question, answer: turn.answer }))
+            .unzip();
         let room = Room { context: card.context.unwrap_or(usize::MAX), answer: most };
-        Ok(Session::new(Document::joined(&texts), layout(card), room)
+        let session = Session::new(Document::joined(&texts), layout(card), room)
             .instructed(self.case.instructions.clone(), self.tools(layout(card)).to_owned())
-            .resumed(turns))
+            .resumed(turns);
+        Ok((session, numbers))
     }
 
     /// The tools that the model is offered, as the outline has them; nothing where it is offered none.
@@ -210,7 +216,6 @@ impl Asking {
     ) -> Result<Prepared, Unanswered> {
         // Counting is async and the session is not: what was counted is told to it when it asks again.
         let mut counted: Vec<(Prompt, usize)> = Vec::new();
-        let before = session.turns().len();
         loop {
             let mut wanted = None;
             let prepared = session.prepare(&self.question, |prompt| {
@@ -227,10 +232,7 @@ impl Asking {
                 }
             });
             match (prepared, wanted) {
-                (Ok(prepared), _) => {
-                    self.forget_turns(&prepared, before).await?;
-                    return Ok(prepared);
-                }
+                (Ok(prepared), _) => return Ok(prepared),
                 (Err(SessionError::TooLong { tokens, room, context, answer }), _) => {
                     let error = SessionError::<ApiError>::TooLong { tokens, room, context, answer };
                     return Err(Unanswered::TooLong { tokens, room, message: error.to_string() });
@@ -252,30 +254,14 @@ impl Asking {
     }
 
     /// Turns that went from the prompt go from the ones after it too: else the oldest would come back.
-    async fn forget_turns(&self, prepared: &Prepared, before: usize) -> Result<(), Unanswered> {
+    async fn forget_turns(&self, prepared: &Prepared, numbers: &[u32]) -> Result<(), Unanswered> {
         let Some(dropped) = prepared.dropped else { return Ok(()) };
-        let (id, first, n) = (self.id.clone(), self.case.first_turn, self.n);
-        blocking(&self.app, move |store| {
-            let kept: Vec<u32> = store
-                .turns(&id)?
-                .iter()
-                .filter(|turn| (first..n).contains(&turn.n) && turn.state == TurnState::Answered)
-                .filter(|turn| !turn.answer.is_empty())
-                .map(|turn| turn.n)
-                .collect();
-            debug_assert_eq!(kept.len(), before);
-            let next = kept.get(dropped.turns).copied().unwrap_or(n);
-            store.set_first_turn(&id, next)
-        })
-        .await?;
-        Ok(())
+        let (id, next) = (self.id.clone(), numbers.get(dropped.turns).copied().unwrap_or(self.n));
+        Ok(blocking(&self.app, move |store| store.set_first_turn(&id, next)).await?)
     }
 
     fn written(&self, inbound: Inbound) -> Call {
         let mut call = Call::request(Arc::new(inbound));
-        if let Prompt::Request(inbound) = &call.prompt {
-            call.model.clone_from(&inbound.model);
-        }
         call.origin = origin(&self.caller, &self.id);
         self.caller.sign(&mut call);
         call
@@ -461,7 +447,7 @@ impl Asking {
     }
 
     fn hides_hits(&self) -> bool {
-        self.app.hides_cached() || self.caller.hides_hits()
+        self.app.hides_hits(&self.caller)
     }
 }
 

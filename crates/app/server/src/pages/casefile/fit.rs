@@ -1,6 +1,6 @@
 //! What of a case's files fits into the model's context.
 
-use tapri_casefile::{CaseFile, Sections};
+use tapri_casefile::{CaseFile, CaseId, Sections, Store, StoreError};
 use tapri_pipeline::ModelCard;
 
 /// Tokens that instructions, the template around a conversation and a question take, besides the files: a guess that
@@ -9,6 +9,15 @@ const AROUND: u64 = 320;
 
 /// A file with the tokens of each of its sections, where they were counted.
 pub(super) type Counted = (CaseFile, Option<Vec<u64>>);
+
+/// The files of a case, counted.
+pub(super) fn counted(store: &Store, case: &CaseId) -> Result<Vec<Counted>, StoreError> {
+    let files = store.files(case)?.into_iter().map(|file| {
+        let sections = store.section_tokens(case, &file.id)?;
+        Ok((file, sections))
+    });
+    files.collect()
+}
 
 /// What doesn't fit, and what would.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use tapri_casefile::Sections;
 
-use super::fit::fit;
+use super::fit::{counted, fit};
 use super::{blocking, find, models, not_running, tenant};
 use crate::pages::render::{self, Page};
 use crate::pages::texts::{ENGLISH, fill};
@@ -116,15 +116,7 @@ pub(super) async fn cut(
     let case = find(&app, &visitor, &name).await?;
     not_running(&app, &case.id)?;
     let id = case.id.clone();
-    let files = blocking(&app, move |store| {
-        let mut files = Vec::new();
-        for file in store.files(&id)? {
-            let sections = store.section_tokens(&id, &file.id)?;
-            files.push((file, sections));
-        }
-        Ok(files)
-    })
-    .await?;
+    let files = blocking(&app, move |store| counted(store, &id)).await?;
     let most = app.pages().map_or(0, |pages| pages.config.answer_tokens);
     let card = models::model(&app, tenant(&visitor)?, case.model.as_deref()).ok();
     if let Some(fit) = card.and_then(|card| fit(&card, most, &files)) {

@@ -209,7 +209,7 @@ pub(super) fn case(
     })
 }
 
-pub(super) fn turns(_: &Visitor, case: &Case, turns: &[CaseTurn]) -> Response<Body> {
+pub(super) fn turns(case: &Case, turns: &[CaseTurn]) -> Response<Body> {
     let t = &ENGLISH.case;
     render::page(&Turns { t, path: path(case), turns: turns.iter().map(shown).collect() })
 }
