@@ -136,6 +136,9 @@ enum Message {
     Close(Sender<()>),
 }
 
+/// The thread did not answer in time.
+struct TooSlow;
+
 /// Takes records. Cheap to clone; clones share everything. When the last one is dropped, what waits is written.
 #[derive(Clone)]
 pub struct Writer {
@@ -259,7 +262,8 @@ impl Writer {
     /// Waits until everything that was handed over is written or dropped, and the limits are kept. `false` after
     /// `limit`.
     pub fn flush(&self, limit: Duration) -> bool {
-        self.wait(Message::Flush, limit)
+        // A thread that has ended has nothing left to write.
+        self.ask(Message::Flush, limit).is_ok()
     }
 
     /// Erases the texts of a tenant's conversation: prompts where they are kept, and values that explanations quote.
@@ -273,43 +277,41 @@ impl Writer {
         conversation: &str,
         limit: Duration,
     ) -> Result<u64, EraseError> {
-        let end = Instant::now() + limit;
-        let (reply, replied) = flume::bounded(1);
-        let message = Message::Erase(tenant.to_owned(), conversation.to_owned(), reply);
-        let sender = self.inner.sender.as_ref().ok_or(EraseError::Unanswered)?;
-        sender.send_deadline(message, end).map_err(|_| EraseError::Unanswered)?;
-        let answer = replied.recv_deadline(end).map_err(|_| EraseError::Unanswered)?;
-        answer.map_err(EraseError::Refused)
+        let (tenant, conversation) = (tenant.to_owned(), conversation.to_owned());
+        match self.ask(|reply| Message::Erase(tenant, conversation, reply), limit) {
+            Ok(Some(answer)) => answer.map_err(EraseError::Refused),
+            Ok(None) | Err(TooSlow) => Err(EraseError::Unanswered),
+        }
     }
 
     /// Writes what waits and closes the database; records that come later are dropped. `false` if it was not done
     /// within `limit`: a disk that hangs doesn't hold up the end of a program.
     pub fn close(&self, limit: Duration) -> bool {
-        let done = self.wait(Message::Close, limit);
+        let done = self.ask(Message::Close, limit).is_ok();
         if done {
             self.inner.join();
         }
         done
     }
 
-    fn wait(&self, message: fn(Sender<()>) -> Message, limit: Duration) -> bool {
+    /// Asks the thread at once, whatever it gathers. `Ok(None)`: it has ended.
+    fn ask<T>(
+        &self,
+        message: impl FnOnce(Sender<T>) -> Message,
+        limit: Duration,
+    ) -> Result<Option<T>, TooSlow> {
         let end = Instant::now() + limit;
         let (reply, replied) = flume::bounded(1);
-        match &self.inner.sender {
-            Some(sender) => match sender.send_deadline(message(reply), end) {
-                Ok(()) => {
-                    self.inner.wake.unpark();
-                    match replied.recv_deadline(end) {
-                        Ok(()) => true,
-                        // The thread has ended, which is as good.
-                        Err(RecvTimeoutError::Disconnected) => true,
-                        Err(RecvTimeoutError::Timeout) => false,
-                    }
-                }
-                Err(flume::SendTimeoutError::Disconnected(_)) => true,
-                Err(flume::SendTimeoutError::Timeout(_)) => false,
-            },
-            None => true,
+        let Some(sender) = &self.inner.sender else { return Ok(None) };
+        match sender.send_deadline(message(reply), end) {
+            Ok(()) => self.inner.wake.unpark(),
+            Err(flume::SendTimeoutError::Disconnected(_)) => return Ok(None),
+            Err(flume::SendTimeoutError::Timeout(_)) => return Err(TooSlow),
+        }
+        match replied.recv_deadline(end) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => Err(TooSlow),
         }
     }
 
