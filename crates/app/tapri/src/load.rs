@@ -33,9 +33,9 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// These, with this one before them.
+    /// These, with this one before them. What answers alone sees to its routes itself.
     pub(crate) fn behind(self, first: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        match self.backends.is_empty() && self.routes.is_empty() {
+        match self.backends.is_empty() {
             true => first,
             false => Arc::new(Several::new(first, self.backends).routed(self.routes)),
         }
