@@ -13,8 +13,9 @@ impl Process {
     /// Starts it.
     pub(crate) fn start(command: &mut Command) -> Result<Process> {
         let child = command.spawn();
-        let program = || command.get_program().to_string_lossy().into_owned();
-        Ok(Process(child.with_context(|| format!("start {}", program()))?))
+        let child =
+            child.with_context(|| format!("start {}", command.get_program().to_string_lossy()))?;
+        Ok(Process(child))
     }
 
     /// Its number.

@@ -39,7 +39,7 @@ pub(crate) struct Exact {
 impl Exact {
     /// Whether the answer was computed for this call.
     pub(crate) fn is_forwarded(&self) -> bool {
-        !matches!(self.result.outcome, CacheOutcome::Hit | CacheOutcome::Collapsed)
+        !self.result.outcome.is_replay()
     }
 }
 
@@ -112,9 +112,7 @@ pub(crate) async fn begin(
                 Some(Found::Forward { watch, semantic }) => (watch, Some(semantic)),
                 None => (None, None),
             };
-            if let Some(steps) = recording.steps() {
-                steps.sends_on();
-            }
+            recording.sends_on();
             let backend = Arc::clone(backend);
             let reader = lead.start(async move {
                 Ok(Running(Watched { events: backend.start(call).await?, watch }))
@@ -155,9 +153,7 @@ async fn forward(
     if call.cache.only_if_cached && is_elsewhere {
         return Err(not_cached(None));
     }
-    if let Some(steps) = recording.steps() {
-        steps.sends_on();
-    }
+    recording.sends_on();
     backend.start(call).await
 }
 

@@ -65,7 +65,7 @@ impl Ended {
     /// Why it reused less than it could. Takes milliseconds the first time: not to be called on a thread that serves
     /// sockets.
     pub fn explanation(&self) -> Option<Explanation> {
-        self.record.explanation.clone().or_else(|| (self.explain.as_ref()?.0)())
+        (self.explain.as_ref()?.0)()
     }
 }
 

@@ -230,6 +230,13 @@ impl Recording {
         self.open.as_mut().map(|open| &mut open.steps)
     }
 
+    /// It is sent on to whoever answers.
+    pub(crate) fn sends_on(&mut self) {
+        if let Some(steps) = self.steps() {
+            steps.sends_on();
+        }
+    }
+
     /// What the exact cache did.
     pub(crate) fn exact(&mut self, exact: &Exact) {
         if let Some(open) = &mut self.open {

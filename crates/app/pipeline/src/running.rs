@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tapri_api::cache_status::Member;
 use tapri_api::{Admission, CacheDirectives, CacheStatus, CallEvent, Usage};
-use tapri_ledger::{CacheOutcome, CacheResult, Explanation};
+use tapri_ledger::{CacheResult, Explanation};
 use tapri_upstream::CallStream;
 
 use crate::exact::Exact;
@@ -67,9 +67,7 @@ impl Running {
 
     /// Whether what comes is another call's answer: a stored one, or that of a call in flight.
     pub fn is_replay(&self) -> bool {
-        self.exact().is_some_and(|exact| {
-            matches!(exact.outcome, CacheOutcome::Hit | CacheOutcome::Collapsed)
-        })
+        self.exact().is_some_and(|exact| exact.outcome.is_replay())
     }
 
     /// Whether the exact cache kept the answer; known at the end, and only of calls that it may keep.

@@ -77,13 +77,9 @@ fn serve(args: &ServeArgs, config: Config, access: Access) -> Result<ExitCode> {
     let semantic = args.semantic.cache(&config, &args.exact.policies(&config))?;
     let caches = Caches { exact: exact.clone(), semantic: semantic.clone() };
     // The engine process of a tenant is asked by its gateway alone.
-    let pages = match args.child_of_tapri {
-        None => args.pages.config(&secret)?,
-        Some(_) => None,
-    };
-    let telemetry = match args.child_of_tapri {
-        None => telemetry::start(&config)?,
-        Some(_) => None,
+    let (pages, telemetry) = match args.child_of_tapri {
+        None => (args.pages.config(&secret)?, telemetry::start(&config)?),
+        Some(_) => (None, None),
     };
     let server = ServerConfig {
         tenants: Arc::new(tenants),

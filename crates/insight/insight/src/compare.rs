@@ -15,7 +15,7 @@
 
 use serde_json::Value;
 
-use crate::explain::{Evidence, Found, explain};
+use crate::explain::{Evidence, Found, common, common_end, explain};
 use crate::lint::suggest::{Changing, Reuse};
 use crate::lint::{Finding, Linter};
 use crate::prompt::{Dialect, Kind, Part, PromptDoc, PromptError};
@@ -191,21 +191,8 @@ fn side(mine: &PromptDoc, theirs: &PromptDoc, at: usize) -> Vec<SidePart> {
 
 /// A text in three: what the other begins with as well, what differs, and what the other ends with as well.
 fn parted<'a>(mine: &'a str, other: &str) -> (&'a str, &'a str, &'a str) {
-    let begin: usize = mine
-        .chars()
-        .zip(other.chars())
-        .take_while(|(a, b)| a == b)
-        .map(|(a, _)| a.len_utf8())
-        .sum();
-    let (before, rest) = mine.split_at(begin);
-    let other_rest = other.get(begin..).unwrap_or_default();
-    let end: usize = rest
-        .chars()
-        .rev()
-        .zip(other_rest.chars().rev())
-        .take_while(|(a, b)| a == b)
-        .map(|(a, _)| a.len_utf8())
-        .sum();
+    let (before, rest) = mine.split_at(common(mine, other));
+    let end = common_end(rest, &other[before.len()..]);
     let (changed, after) = rest.split_at(rest.len() - end);
     (before, changed, after)
 }

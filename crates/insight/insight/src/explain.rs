@@ -44,6 +44,7 @@ mod values;
 mod volatile;
 
 pub use alone::{alone, at_part};
+pub(crate) use difference::{common, common_end};
 pub use evidence::{Evidence, told};
 pub use tapri_kv::StopReason;
 pub use volatile::{Fleeting, fleeting};

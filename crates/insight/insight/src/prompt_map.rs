@@ -13,7 +13,7 @@
 //! assert_eq!(shares, [(Share::Hit, 0, 64), (Share::Computed, 64, 32), (Share::Uncacheable, 96, 4)]);
 //! ```
 
-use tapri_ledger::{CacheOutcome, CallRecord, PartKind};
+use tapri_ledger::{CallRecord, PartKind};
 
 /// What became of some tokens of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,7 +79,7 @@ impl PromptMap {
     #[must_use]
     pub fn of(record: &CallRecord, block: Option<u64>) -> Option<Self> {
         let prompt = record.tokens.prompt.filter(|&tokens| tokens > 0)?;
-        if is_stored_answer(record) {
+        if record.is_stored_answer() {
             return None;
         }
         let block = block.filter(|&block| block > 0);
@@ -97,15 +97,6 @@ impl PromptMap {
             parts: parts(record, prompt),
         })
     }
-}
-
-/// Whether the call was answered by a stored answer, or by another call's: the prefix cache wasn't asked for it.
-#[must_use]
-pub fn is_stored_answer(record: &CallRecord) -> bool {
-    [&record.exact, &record.semantic]
-        .into_iter()
-        .flatten()
-        .any(|cache| matches!(cache.outcome, CacheOutcome::Hit | CacheOutcome::Collapsed))
 }
 
 fn segments(record: &CallRecord, prompt: u64, block: Option<u64>) -> Vec<Segment> {
@@ -162,7 +153,7 @@ fn parts(record: &CallRecord, prompt: u64) -> Vec<PartSpan> {
 #[expect(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
-    use tapri_ledger::{CacheResult, MissReason, PartPrint, Place};
+    use tapri_ledger::{CacheOutcome, CacheResult, MissReason, PartPrint, Place};
 
     use super::*;
 

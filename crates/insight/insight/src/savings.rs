@@ -29,7 +29,6 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use tapri_ledger::CallRecord;
 
-use crate::prompt_map::is_stored_answer;
 use crate::report::Paid;
 
 /// Names that have sums of their own; calls of further ones are only in [`Savings::all`].
@@ -137,7 +136,7 @@ impl Savings {
     fn rate(&mut self, record: &CallRecord, prompt: u64) {
         let whole = record.tokens.cached == Some(0)
             && record.tokens.joined.unwrap_or(0) == 0
-            && !is_stored_answer(record);
+            && !record.is_stored_answer();
         let Some(ttft) = record.ttft.filter(|_| whole && prompt > 0) else { return };
         if !self.rates.contains_key(&record.model) && self.rates.len() >= NAMES {
             return;
@@ -169,7 +168,7 @@ impl Saved {
     fn add(&mut self, record: &CallRecord, prompt: u64) {
         self.calls += 1;
         let counts = &record.tokens;
-        let stored = is_stored_answer(record);
+        let stored = record.is_stored_answer();
         let unread = match counts.cached {
             _ if stored => {
                 self.answers += 1;

@@ -86,12 +86,17 @@ impl CallRecord {
 
     /// What came of it: of the cache that answered, else of the prefix cache.
     pub fn outcome(&self) -> Option<CacheOutcome> {
-        [&self.exact, &self.semantic]
-            .into_iter()
-            .flatten()
-            .map(|cache| cache.outcome)
-            .find(|outcome| matches!(outcome, CacheOutcome::Hit | CacheOutcome::Collapsed))
-            .or_else(|| self.prefix.as_ref().map(|cache| cache.outcome))
+        self.replayed().or_else(|| self.prefix.as_ref().map(|cache| cache.outcome))
+    }
+
+    /// Whether it was answered by a stored answer, or by another call's: the prefix cache wasn't asked for it.
+    pub fn is_stored_answer(&self) -> bool {
+        self.replayed().is_some()
+    }
+
+    fn replayed(&self) -> Option<CacheOutcome> {
+        let caches = [&self.exact, &self.semantic].into_iter().flatten();
+        caches.map(|cache| cache.outcome).find(|outcome| outcome.is_replay())
     }
 
     /// The share of the prompt's tokens that came from the prefix cache, from 0 to 1.
@@ -170,6 +175,11 @@ pub enum CacheOutcome {
 }
 
 impl CacheOutcome {
+    /// Of a cache of whole answers: whether the answer was made for another call.
+    pub fn is_replay(self) -> bool {
+        matches!(self, CacheOutcome::Hit | CacheOutcome::Collapsed)
+    }
+
     /// Every outcome.
     pub const ALL: [Self; 5] =
         [Self::Hit, Self::Partial, Self::Miss, Self::Bypass, Self::Collapsed];

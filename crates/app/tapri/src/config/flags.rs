@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::Command;
 
 use super::Config;
-use super::reader::{At, Scalar, Section};
+use super::reader::{At, Scalar, Section, word};
 use super::secret;
 use crate::{cli, quantity, report};
 
@@ -191,17 +191,11 @@ fn block(text: &str) -> Result<(), String> {
 }
 
 fn isolation(text: &str) -> Result<(), String> {
-    match text {
-        "scope" | "process" => Ok(()),
-        _ => Err(format!("{text:?} is none of \"scope\", \"process\"")),
-    }
+    word(&[("scope", ()), ("process", ())])(text)
 }
 
 fn hash(text: &str) -> Result<(), String> {
-    match text {
-        "sha256" | "xxh3" => Ok(()),
-        _ => Err(format!("{text:?} is none of \"sha256\", \"xxh3\"")),
-    }
+    word(&[("sha256", ()), ("xxh3", ())])(text)
 }
 
 /// Every key that is a flag: its section, its name, the flag's, whether that says the opposite, and whether the value

@@ -91,7 +91,7 @@ pub(crate) struct Budgets {
 }
 
 /// `[telemetry]`: traces and token counts for an OpenTelemetry collector.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Telemetry {
     /// Where the collector listens for OTLP/HTTP; `OTEL_EXPORTER_OTLP_ENDPOINT` goes before it.
     pub(crate) endpoint: Option<String>,
@@ -110,12 +110,7 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     /// Whether anything of it was written.
     pub(crate) fn is_written(&self) -> bool {
-        let Telemetry { endpoint, headers, service, delay, interval, timeout } = self;
-        let times = [delay, interval, timeout];
-        endpoint.is_some()
-            || headers.is_some()
-            || service.is_some()
-            || times.iter().any(|time| time.is_some())
+        *self != Telemetry::default()
     }
 }
 

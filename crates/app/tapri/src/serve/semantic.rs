@@ -136,16 +136,11 @@ impl SemanticServeArgs {
             };
             policies.insert(route.name.clone(), checked(&route.name, policy)?);
         }
-        let mut on: Vec<&String> = policies
-            .iter()
-            .filter(|(_, policy)| policy.mode != SemanticMode::Off)
-            .map(|(route, _)| route)
-            .collect();
-        on.sort();
-        if let Some(route) = on
-            .into_iter()
-            .find(|route| exact.of(route.as_str()).mode == tapri_cache::exact::Mode::Off)
-        {
+        let alone = policies.iter().filter(|(route, policy)| {
+            policy.mode != SemanticMode::Off
+                && exact.of(route.as_str()).mode == tapri_cache::exact::Mode::Off
+        });
+        if let Some(route) = alone.map(|(route, _)| route).min() {
             return Err(Failure::usage(
                 format!(
                     "route {route}: the semantic cache needs the exact cache, which keeps the answers"

@@ -164,7 +164,7 @@ fn rest(parts: &[Part], from: usize) -> Cow<'_, str> {
 }
 
 /// Bytes that two texts share from the start, whole characters.
-pub(super) fn common(a: &str, b: &str) -> usize {
+pub(crate) fn common(a: &str, b: &str) -> usize {
     let mut at = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !a.is_char_boundary(at) || !b.is_char_boundary(at) {
         at -= 1;
@@ -173,7 +173,7 @@ pub(super) fn common(a: &str, b: &str) -> usize {
 }
 
 /// Bytes that two texts share at the end, whole characters.
-pub(super) fn common_end(a: &str, b: &str) -> usize {
+pub(crate) fn common_end(a: &str, b: &str) -> usize {
     let mut back = a.bytes().rev().zip(b.bytes().rev()).take_while(|(a, b)| a == b).count();
     while !a.is_char_boundary(a.len() - back) || !b.is_char_boundary(b.len() - back) {
         back -= 1;

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::Extension;
 use axum::extract::{Path, State};
-use tapri_insight::prompt_map::{PromptMap, Share, is_stored_answer};
+use tapri_insight::prompt_map::{PromptMap, Share};
 use tapri_ledger::{CallRecord, Explanation, Found, PartKind};
 
 use super::PATH;
@@ -109,7 +109,7 @@ fn shown(visitor: &Visitor, record: CallRecord, block: Option<u64>) -> CallPage 
     CallPage {
         status: status(&record),
         facts: facts(&record),
-        stored: is_stored_answer(&record),
+        stored: record.is_stored_answer(),
         map: map.as_ref().map(drawn),
         why: record.explanation.as_ref().map(|it| why(&record, it)),
         parts,

@@ -1,7 +1,6 @@
 //! Calls as lines of the table.
 
 use askama::Template;
-use tapri_insight::prompt_map::is_stored_answer;
 use tapri_ledger::{CacheOutcome, CallRecord, Ending};
 
 use crate::pages::chart::{Fill, strip};
@@ -61,14 +60,14 @@ impl Rows {
 
 fn row(record: CallRecord) -> Row {
     let t = &ENGLISH.calls;
-    let share = record.cached_share().filter(|_| !is_stored_answer(&record));
+    let share = record.cached_share().filter(|_| !record.is_stored_answer());
     let bar = share.map(|share| {
         let label = fill(t.bar_label, &[&format!("{:.0}", (share * 100.0).floor())]);
         let parts =
             [(Fill::Cached, share, String::new()), (Fill::Fresh, 1.0 - share, String::new())];
         strip("bar small-bar", &label, &parts, 0, None)
     });
-    let cached = match is_stored_answer(&record) {
+    let cached = match record.is_stored_answer() {
         true => Html(t.stored.to_owned()),
         false => known(share.map(Percent)),
     };

@@ -13,7 +13,7 @@ use tapri_casefile::{
     Case, CaseId, Document, ErrorFigures, Figures, Layout, Prepared, Room, Session, SessionError,
     StoreError, Turn, TurnState,
 };
-use tapri_ledger::{CacheOutcome, CallRecord};
+use tapri_ledger::CallRecord;
 use tapri_pipeline::{ModelCard, Running};
 
 use self::measured::{Costs, reason};
@@ -434,9 +434,7 @@ impl Asking {
             return;
         }
         let answered = |cache: &Option<tapri_ledger::CacheResult>| {
-            cache
-                .as_ref()
-                .is_some_and(|it| matches!(it.outcome, CacheOutcome::Hit | CacheOutcome::Collapsed))
+            cache.as_ref().is_some_and(|it| it.outcome.is_replay())
         };
         if answered(&record.semantic) {
             figures.stored = Some("semantic".to_owned());

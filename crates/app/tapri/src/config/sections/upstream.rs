@@ -42,7 +42,7 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     /// The name by which routes mean the engine in this process.
-    pub(crate) const EMBEDDED: &'static str = "embedded";
+    pub(crate) const EMBEDDED: &'static str = tapri_upstream::EMBEDDED;
 }
 
 /// Which API an upstream speaks.
