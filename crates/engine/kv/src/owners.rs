@@ -36,7 +36,7 @@ impl Owners {
             self.all[owner.0 as usize].calls += 1;
             return owner;
         }
-        if self.by_root.len() >= self.all.len() && self.left.is_empty() {
+        if self.left.is_empty() {
             self.reclaim(pool);
         }
         let owner = self.left.pop().unwrap_or_else(|| {
@@ -48,7 +48,7 @@ impl Owners {
         owner
     }
 
-    /// Forgets those who have neither calls nor blocks. A rare walk: it happens when there are as many owners as ever.
+    /// Forgets those who have neither calls nor blocks. Walks over all owners, once for each that is new.
     fn reclaim(&mut self, pool: &Pool) {
         let all = &self.all;
         let left = &mut self.left;
@@ -78,6 +78,11 @@ impl Owners {
 
     pub(crate) fn limit(&self, owner: OwnerId) -> Option<usize> {
         self.all[owner.0 as usize].limit
+    }
+
+    /// The most blocks that it may come to have: its limit, or the whole pool.
+    pub(crate) fn most(&self, owner: OwnerId, pool: &Pool) -> usize {
+        self.limit(owner).map_or(pool.capacity(), |limit| limit.min(pool.capacity()))
     }
 
     /// Whether it has all that it may have.

@@ -68,6 +68,18 @@ pub struct NoRoom {
     pub of_share: bool,
 }
 
+impl NoRoom {
+    /// Whether so many blocks are there: the pool's first, then those that are left of the owner's share.
+    pub(super) fn check(needed: usize, free: usize, share: Option<usize>) -> Result<(), NoRoom> {
+        let (free, of_share) = match share {
+            _ if needed > free => (free, false),
+            Some(left) if needed > left => (left, true),
+            _ => return Ok(()),
+        };
+        Err(NoRoom { needed, free, of_share })
+    }
+}
+
 /// The prompt can never fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the prompt needs {needed} blocks, and there are {capacity}")]
@@ -288,8 +300,7 @@ impl PrefixCache {
         let tokens = call.options.reserve_tokens.max(call.prompt_tokens);
         let (pool, owners) = (&self.store.pool, &self.store.owners);
         // A call that may grow beyond the whole pool, or its owner's share, starts when it could have all of it.
-        let most = owners.limit(call.owner).map_or(pool.capacity(), |it| it.min(pool.capacity()));
-        let peak = self.peak_of_all(tokens).min(most);
+        let peak = self.peak_of_all(tokens).min(owners.most(call.owner, pool));
         let (mut found, mut idle, mut left) = (0, 0, 0);
         for group in 0..self.config.groups.len() {
             let first = self.store.needs[group].map_or(0, |need| chain.len().saturating_sub(need));
@@ -304,16 +315,11 @@ impl PrefixCache {
         }
         let needed = peak.saturating_sub(found);
         let free = (pool.free() + left).saturating_sub(idle + self.promised);
-        if needed > free {
-            return Err(NoRoom { needed, free, of_share: false });
-        }
         // What is found is its owner's already, and counts as soon as it is used.
         let room = owners.room(call.owner, pool);
         let promised = owners.promised(call.owner);
-        match room.map(|room| (room + left).saturating_sub(idle + promised)) {
-            Some(free) if needed > free => Err(NoRoom { needed, free, of_share: true }),
-            _ => Ok(()),
-        }
+        let share = room.map(|room| (room + left).saturating_sub(idle + promised));
+        NoRoom::check(needed, free, share)
     }
 
     /// Tokens behind the first `found` blocks that a pool of twice the size would still hold.

@@ -66,17 +66,12 @@ impl PrefixCache {
         let copied: usize = groups.map(|group| in_use(group, full, begun)).sum();
         let tokens = options.reserve_tokens.max(call.prompt_tokens);
         let (pool, owners) = (&self.store.pool, &self.store.owners);
-        let most = owners.limit(owner).map_or(pool.capacity(), |it| it.min(pool.capacity()));
-        let peak = self.peak_of_all(tokens).min(most);
+        let peak = self.peak_of_all(tokens).min(owners.most(owner, pool));
         let needed = peak.saturating_sub(shared).max(copied);
         let free = pool.free().saturating_sub(self.promised);
-        let own = owners.room(owner, pool).map(|room| room.saturating_sub(owners.promised(owner)));
-        let no_room = match own {
-            _ if needed > free => Some(NoRoom { needed, free, of_share: false }),
-            Some(free) if needed > free => Some(NoRoom { needed, free, of_share: true }),
-            _ => None,
-        };
-        if let Some(no_room) = no_room {
+        let room = owners.room(owner, pool);
+        let share = room.map(|room| room.saturating_sub(owners.promised(owner)));
+        if let Err(no_room) = NoRoom::check(needed, free, share) {
             call.preempted = true;
             self.calls.insert(child, call);
             return Err(ForkError::NoRoom(no_room));

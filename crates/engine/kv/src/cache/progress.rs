@@ -45,16 +45,8 @@ impl PrefixCache {
         if needed == 0 {
             return Ok(());
         }
-        let free = self.store.pool.free();
-        if needed > free {
-            return Err(NoRoom { needed, free, of_share: false }.into());
-        }
-        match self.store.owners.room(call.owner, &self.store.pool) {
-            Some(free) if needed > free => {
-                return Err(NoRoom { needed, free, of_share: true }.into());
-            }
-            _ => {}
-        }
+        let share = self.store.owners.room(call.owner, &self.store.pool);
+        NoRoom::check(needed, self.store.pool.free(), share)?;
         for group in 0..call.tables.len() {
             while call.tables[group].len() < blocks {
                 // Counted above: there are enough.
