@@ -135,11 +135,7 @@ pub(crate) fn outgoing(
             let scope = &call.scope.0;
             let changed = inject(body, plan, rule, help.reuse, scope, help.tokens, help.now);
             if !changed.is_empty() {
-                let mut sent = body.clone();
-                sent.extend(
-                    changed.iter().map(|(name, value)| ((*name).to_owned(), value.clone())),
-                );
-                marked = walk::marked(format, &sent);
+                marked = walk::marked(format, body, &changed);
             }
             edits.extend(changed.into_iter().map(|(field, value)| Edit::set(field, value)));
         }

@@ -48,7 +48,9 @@ impl Prefix {
         // What comes before is not text of the prompt.
         walk.begin();
         match &call.prompt {
-            Prompt::Request(inbound) => walk.request(inbound.format, &inbound.body),
+            Prompt::Request(inbound) => {
+                walk.request(inbound.format, |name| inbound.body.get(name));
+            }
             Prompt::Chat(messages) => {
                 walk.end_head();
                 for message in messages {
@@ -64,10 +66,17 @@ impl Prefix {
     }
 }
 
-/// Bytes of text up to the last marker of a body, counted as [`Prefix::marked`] counts them.
-pub fn marked(format: Format, body: &Map<String, Value>) -> Option<usize> {
+/// Bytes of text up to the last marker of a body with some fields changed, counted as [`Prefix::marked`] counts them.
+pub fn marked(
+    format: Format,
+    body: &Map<String, Value>,
+    changed: &[(&str, Value)],
+) -> Option<usize> {
     let mut walk = Walk::new(0);
-    walk.request(format, body);
+    walk.request(format, |name| {
+        let changed = changed.iter().find(|(field, _)| *field == name);
+        changed.map(|(_, value)| value).or_else(|| body.get(name))
+    });
     walk.marked
 }
 
@@ -128,36 +137,36 @@ impl Walk {
         self.open += bytes.len();
     }
 
-    fn request(&mut self, format: Format, body: &Map<String, Value>) {
-        self.list(body.get("tools"));
+    fn request<'a>(&mut self, format: Format, field: impl Fn(&str) -> Option<&'a Value>) {
+        self.list(field("tools"));
         for schema in ["response_format", "text", "output_config"] {
-            if let Some(schema) = body.get(schema) {
+            if let Some(schema) = field(schema) {
                 self.value(schema);
             }
         }
         match format {
             Format::Chat => {
                 self.end_head();
-                self.messages(body.get("messages"));
+                self.messages(field("messages"));
             }
             Format::Messages => {
-                self.content(body.get("system"));
+                self.content(field("system"));
                 self.end_head();
-                self.messages(body.get("messages"));
+                self.messages(field("messages"));
             }
             Format::Responses => {
-                self.content(body.get("instructions"));
+                self.content(field("instructions"));
                 self.end_head();
-                match body.get("input") {
+                match field("input") {
                     list @ Some(Value::Array(_)) => self.messages(list),
                     other => self.content(other),
                 }
             }
-            Format::Completion => self.content(body.get("prompt")),
-            Format::Embeddings => self.content(body.get("input")),
+            Format::Completion => self.content(field("prompt")),
+            Format::Embeddings => self.content(field("input")),
         }
         // At the top it stands for one on the last block.
-        if body.contains_key("cache_control") {
+        if field("cache_control").is_some() {
             self.marked = Some(self.bytes);
         }
     }
@@ -357,7 +366,7 @@ mod tests {
         assert_eq!((plain.marked, marked.marked), (None, Some(3001)));
         let body =
             json!({"system": [{"type": "text", "text": "x".repeat(3000), "cache_control": {}}]});
-        assert_eq!(super::marked(Format::Messages, body.as_object().unwrap()), Some(3001));
+        assert_eq!(super::marked(Format::Messages, body.as_object().unwrap(), &[]), Some(3001));
     }
 
     proptest! {
