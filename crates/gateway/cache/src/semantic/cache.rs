@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tapri_embed::{EmbedError, Embedder};
 
-use self::state::{CANDIDATES, Fresh, State, found_candidates};
+use self::state::{ALIKE, Fresh, State, found_candidates};
 use self::writer::{Job, Writer};
 use super::scope::Asked;
 use super::store::{
@@ -170,7 +170,7 @@ impl SemanticCache {
         let mut state = self.state();
         state.counts.lookups += 1;
         if let Some(news) = self.inner.writer.news() {
-            state.hear(news, self.inner.index.is_some());
+            state.hear(news);
         }
         if state.is_stale(found.as_ref(), fresh.now) {
             self.inner.writer.reread();
@@ -187,7 +187,7 @@ impl SemanticCache {
     fn found(&self, asked: &Asked, vector: &[f32]) -> Option<Result<Found, SemanticStoreError>> {
         let Inner { embedder, writer, index, .. } = &*self.inner;
         let encoder = embedder.fingerprint();
-        let wanted = Wanted { scope: asked.scope, encoder, vector, count: CANDIDATES };
+        let wanted = Wanted { scope: asked.scope, encoder, vector, count: ALIKE };
         let found = index.as_ref()?.nearest(&wanted);
         match &found {
             Ok(found) => {
@@ -289,7 +289,7 @@ impl SemanticCache {
         let filter = filter.clone();
         let (there, news) =
             self.inner.writer.ask_then_read(move |store| store.purge(&filter, now))?;
-        self.state().hear(news, self.inner.index.is_some());
+        self.state().hear(news);
         Ok(here.max(there))
     }
 
@@ -299,7 +299,7 @@ impl SemanticCache {
     /// Where the store fails.
     pub fn refresh(&self) -> Result<(), SemanticError> {
         let ((), news) = self.inner.writer.ask_then_read(|_| Ok(()))?;
-        self.state().hear(news, self.inner.index.is_some());
+        self.state().hear(news);
         Ok(())
     }
 

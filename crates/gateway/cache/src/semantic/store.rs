@@ -173,7 +173,14 @@ pub enum SemanticStoreError {
 pub struct Known {
     /// Of each label: its route, its similarity, and whether it counts as wrong.
     pub labels: Vec<(String, f32, bool)>,
-    /// A shared store's count of what makes routes serve less: see [`Found::alarms`].
+    /// What a shared store counts besides.
+    pub shared: Option<SharedCounts>,
+}
+
+/// What a shared store counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedCounts {
+    /// What makes routes serve less: see [`Found::alarms`].
     pub alarms: u64,
     /// Stored questions.
     pub entries: usize,

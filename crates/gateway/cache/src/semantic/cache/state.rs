@@ -1,6 +1,6 @@
 //! What the cache knows in memory. Nothing here waits for a disk or a network.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::writer::News;
 use crate::exact::{Filter, Key};
 use crate::semantic::evidence::{Evidence, THRESHOLDS};
 use crate::semantic::scope::Asked;
-use crate::semantic::store::{Found, Owner, StoredQuestion};
+use crate::semantic::store::{Found, Owner, SharedCounts, StoredQuestion};
 use crate::semantic::{FlatIndex, Index, Near, Question, RowId, SemanticMode, SemanticPolicy};
 
 /// Stored questions that are compared with one that comes: a nearer one may be stopped by a guard where the next is
 /// not.
-pub(super) const CANDIDATES: usize = 5;
+const CANDIDATES: usize = 5;
 
 /// Stored questions that are as near as can be told: the oldest of them are the candidates.
-const ALIKE: usize = 4 * CANDIDATES;
+pub(super) const ALIKE: usize = 4 * CANDIDATES;
 
 /// How long labels are trusted that nobody said anything about: how soon a person's word in another process counts.
 const REREAD_EVERY: Duration = Duration::from_secs(60);
@@ -33,14 +33,12 @@ pub(super) struct State {
     pending: VecDeque<Pending>,
     /// The number of the latest label.
     numbers: u64,
-    /// The shared store's count of alarms when its labels were read.
-    alarms: Option<u64>,
+    /// What the shared store counted when its labels were read.
+    shared: Option<SharedCounts>,
     /// When it was last asked for, in milliseconds since 1970.
     read: u64,
     /// The number of the reading that was heard last.
     heard: u64,
-    /// Stored questions of a shared store, when its labels were read.
-    elsewhere: usize,
     /// Draws which served answers are checked: SplitMix64.
     pub(super) dice: u64,
     /// Counts up at every erasure: what was begun before one is not kept after it.
@@ -51,7 +49,8 @@ pub(super) struct State {
 #[derive(Default)]
 struct Scope {
     index: FlatIndex,
-    oldest: VecDeque<RowId>,
+    /// Its rows by their number: the oldest first.
+    oldest: BTreeMap<u64, RowId>,
 }
 
 /// What is kept of a stored question beside its vector.
@@ -98,10 +97,9 @@ impl State {
             evidence: HashMap::new(),
             pending: VecDeque::new(),
             numbers: 0,
-            alarms: None,
+            shared: None,
             read: 0,
             heard: 0,
-            elsewhere: 0,
             dice: seed,
             epoch: 0,
             counts: SemanticCounts::default(),
@@ -110,7 +108,7 @@ impl State {
 
     /// Rows in memory, or those of a shared store when it was last asked.
     pub(super) fn len(&self) -> usize {
-        if self.alarms.is_some() { self.elsewhere } else { self.rows.len() }
+        self.shared.map_or(self.rows.len(), |counts| counts.entries)
     }
 
     /// When the oldest row in memory was kept.
@@ -189,9 +187,9 @@ impl State {
             }
             return None;
         }
-        scope.oldest.push_back(id);
+        scope.oldest.insert(self.kept, id);
         let surplus = scope.oldest.len().saturating_sub(most);
-        let gone: Vec<RowId> = scope.oldest.iter().take(surplus).copied().collect();
+        let gone: Vec<RowId> = scope.oldest.values().take(surplus).copied().collect();
         let kept = Kept {
             scope: question.scope,
             answer: question.answer,
@@ -211,7 +209,7 @@ impl State {
         let Some(kept) = self.rows.remove(&id) else { return };
         if let Some(scope) = self.scopes.get_mut(&kept.scope) {
             scope.index.remove(id);
-            scope.oldest.retain(|other| *other != id);
+            scope.oldest.remove(&kept.number);
             if scope.index.is_empty() {
                 self.scopes.remove(&kept.scope);
             }
@@ -250,7 +248,7 @@ impl State {
     }
 
     /// Takes over what the store knows, and what is still on its way there.
-    pub(super) fn hear(&mut self, news: News, is_shared: bool) {
+    pub(super) fn hear(&mut self, news: News) {
         if news.number <= self.heard {
             return;
         }
@@ -264,10 +262,7 @@ impl State {
             let evidence = self.evidence.entry(label.route.clone()).or_default();
             evidence.add(label.similarity, label.wrong);
         }
-        if is_shared {
-            self.alarms = Some(news.known.alarms);
-            self.elsewhere = news.known.entries;
-        }
+        self.shared = news.known.shared;
     }
 
     /// Whether the labels have to be read again: others know more, or it was long ago.
@@ -282,7 +277,7 @@ impl State {
 
     /// Whether what is known here is what a shared store knows.
     pub(super) fn trusts(&self, found: Option<&Found>) -> bool {
-        found.is_none_or(|found| self.alarms == Some(found.alarms))
+        found.is_none_or(|found| self.shared.map(|counts| counts.alarms) == Some(found.alarms))
     }
 
     /// A number in [0, 1).

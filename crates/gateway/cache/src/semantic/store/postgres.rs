@@ -23,7 +23,7 @@ use tokio_postgres::types::ToSql;
 
 use self::connection::{Lane, Link};
 use super::{
-    Found, FoundRow, Keeper, Known, Label, Owner, SemanticStoreError, Shared, Shown,
+    Found, FoundRow, Keeper, Known, Label, Owner, SemanticStoreError, Shared, SharedCounts, Shown,
     StoredQuestion, Verdict, Wanted,
 };
 use crate::exact::{Filter, Key};
@@ -94,7 +94,8 @@ impl Shared for Postgres {
             }
         }
         let nearest = |a: &FoundRow, b: &FoundRow| {
-            b.similarity.total_cmp(&a.similarity).then(a.id.cmp(&b.id))
+            let similarity = b.similarity.total_cmp(&a.similarity);
+            similarity.then(a.created.cmp(&b.created)).then(a.id.cmp(&b.id))
         };
         found.rows.sort_by(nearest);
         found.rows.truncate(wanted.count);
@@ -224,8 +225,10 @@ impl Keeper for Postgres {
             Ok((counts, live.client.query(sql::LABELS, &[&sql::VERSION]).await?))
         })?;
         let mut known = Known {
-            alarms: number(&counts, 0)?,
-            entries: usize::try_from(number(&counts, 1)?).unwrap_or(usize::MAX),
+            shared: Some(SharedCounts {
+                alarms: number(&counts, 0)?,
+                entries: usize::try_from(number(&counts, 1)?).unwrap_or(usize::MAX),
+            }),
             labels: Vec::with_capacity(labels.len()),
         };
         for row in &labels {

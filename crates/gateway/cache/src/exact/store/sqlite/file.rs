@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::{Connection, OpenFlags};
 
 use super::super::{Filter, Put, StoreError};
-use super::known::{Known, short};
+use super::known::{Known, MOST, short};
 use super::ops;
 use crate::broken::{is_corrupt, set_aside};
 use crate::exact::Key;
@@ -96,7 +96,10 @@ impl File {
         let (path, connection) = (path.to_owned(), Some(connection));
         let bytes = stats.bytes;
         let mut file = File { path, connection, bytes, max_bytes, writes: 0, known, version: 0 };
-        file.read_keys(None);
+        // With more of them none would be remembered.
+        if stats.entries <= MOST as u64 {
+            file.read_keys(None);
+        }
         Ok((file, aside))
     }
 
@@ -109,11 +112,11 @@ impl File {
         match (read, since) {
             (Ok((version, keys)), None) => {
                 self.version = version;
-                self.known.begin(keys.iter().map(|key| short(key)).collect());
+                self.known.begin(keys);
             }
             (Ok((version, keys)), Some(_)) => {
                 self.version = version;
-                self.known.add(keys.iter().map(|key| short(key)));
+                self.known.add(keys);
             }
             (Err(_), _) => self.known.forget(),
         }
@@ -123,7 +126,7 @@ impl File {
     pub(super) fn epoch(&mut self) -> Result<u64, StoreError> {
         let (epoch, version) =
             self.ask(|connection| Ok((ops::epoch(connection)?, ops::data_version(connection)?)))?;
-        if version != self.version {
+        if version != self.version && self.known.is_known() {
             self.read_keys(Some(millis(SystemTime::now()).saturating_sub(LATE)));
         }
         Ok(epoch)

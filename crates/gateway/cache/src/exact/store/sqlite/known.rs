@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::exact::Key;
 
 /// The most keys that are remembered: some 18 MB. With more in the file, the file is asked each time.
-const MOST: usize = 1 << 20;
+pub(super) const MOST: usize = 1 << 20;
 
 /// The keys of a file, by their first eight bytes. Keys are hashes, so that these are as good as any.
 #[derive(Debug)]
@@ -48,6 +48,11 @@ impl Known {
     /// It is not known any more what is there.
     pub(super) fn forget(&self) {
         *self.keys() = None;
+    }
+
+    /// Whether keys are remembered at all.
+    pub(super) fn is_known(&self) -> bool {
+        self.keys().is_some()
     }
 
     /// Whether the file holds nothing under a key.

@@ -1,8 +1,11 @@
 //! The tables, and what is asked of them.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::super::{Filter, Found, Put, StoreStats};
+use super::known::short;
 use crate::exact::Key;
 
 /// `TPRX`, in the file's header: whose it is.
@@ -51,14 +54,14 @@ pub(super) fn data_version(connection: &mut Connection) -> rusqlite::Result<i64>
     connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
-/// The keys of all answers, or of those given since (in milliseconds since 1970).
+/// The first parts of the keys of all answers, or of those given since (in milliseconds since 1970).
 pub(super) fn keys(
     connection: &mut Connection,
     since: Option<u64>,
-) -> rusqlite::Result<Vec<[u8; 32]>> {
+) -> rusqlite::Result<HashSet<u64>> {
     let since = since.map_or(i64::MIN, |since| since as i64);
     let mut statement = connection.prepare_cached("SELECT key FROM entries WHERE created >= ?1")?;
-    statement.query_map([since], |row| row.get(0))?.collect()
+    statement.query_map([since], |row| Ok(short(&row.get::<_, [u8; 32]>(0)?)))?.collect()
 }
 
 pub(super) fn get(connection: &mut Connection, key: &Key) -> rusqlite::Result<Found> {
