@@ -9,8 +9,9 @@
 //! maximum, sum and output; blocks are then merged in ascending order by one formula ([`merge`]). Within a block a score is a chain
 //! over the head's dimensions, an output a chain over the block's keys, and the sum adds fixed lanes in a fixed order. Keys that
 //! a row does not see get the probability 0, and adding zeros changes nothing but the sign of a zero, which the last step
-//! fixes. So it is all the same how rows are cut into tiles, how key blocks are spread over threads, and which
-//! pages of a block are looked at.
+//! fixes. So it is all the same how rows are cut into tiles, how key blocks are spread over threads, which
+//! pages of a block are looked at, and whether the rows of several sequences that hold a key block in the same pages share its
+//! tile ([`share`]).
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -23,6 +24,7 @@ mod merge;
 mod plan;
 mod run;
 mod scalar;
+mod share;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod vector;

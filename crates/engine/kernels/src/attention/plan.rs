@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::share::{self, Node};
 use super::{KEY_BLOCK, first_visible};
 use crate::SeqRows;
 
@@ -21,16 +22,44 @@ const SPLIT_BLOCKS: usize = 2;
 /// hand the work over twice.
 const SPLIT_ABOVE: usize = 4;
 
-/// All flat rows (token, head) of one sequence on one KV head.
+/// Whose rows a unit has.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Readers {
+    /// All flat rows (token, head) of a sequence.
+    One(usize),
+    /// Those of several sequences that hold the unit's key blocks in the same pages: a part of [`Plan::rows`].
+    Many(Range<usize>),
+}
+
+/// Flat rows on one KV head, and key blocks that they see.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Unit {
-    pub(super) seq: usize,
+    pub(super) readers: Readers,
     pub(super) kv_head: usize,
     pub(super) rows: usize,
     /// Key blocks that any row sees.
     pub(super) blocks: Range<usize>,
-    /// Where the key blocks' results go when the keys are split: slot `base + (block - blocks.start) * rows + row`.
+    /// Where the key blocks' results go when they are kept one by one: slot `base + (block - blocks.start) * rows + row`.
     pub(super) partials: Option<usize>,
+}
+
+/// Where the results of some key blocks of one sequence on one KV head are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Part {
+    pub(super) seq: usize,
+    pub(super) kv_head: usize,
+    pub(super) blocks: Range<usize>,
+    /// The slot of the sequence's first row in the first of the blocks.
+    base: usize,
+    /// Slots from block to block.
+    stride: usize,
+}
+
+impl Part {
+    /// The slot of a block and a flat row of the sequence.
+    pub(super) fn slot(&self, block: usize, row: usize) -> usize {
+        self.base + (block - self.blocks.start) * self.stride + row
+    }
 }
 
 /// What one thread does in one go.
@@ -46,6 +75,10 @@ pub(super) struct Item {
 pub(super) struct Plan {
     pub(super) units: Vec<Unit>,
     pub(super) items: Vec<Item>,
+    /// The rows of units of several sequences: a sequence, and its flat row.
+    pub(super) rows: Vec<(usize, usize)>,
+    /// What is to be merged: by sequence, KV head, and then ascending by blocks.
+    pub(super) parts: Vec<Part>,
     /// Slots for the results of single key blocks.
     pub(super) partials: usize,
 }
@@ -58,6 +91,10 @@ pub(super) struct Shape {
     pub(super) window: Option<usize>,
     pub(super) threads: usize,
     pub(super) tile_rows: usize,
+    /// Tokens in a block of the sequences' tables.
+    pub(super) block_tokens: usize,
+    /// How many results of single key blocks may be kept. (A single tile of rows may exceed it: it has no other way to occupy the threads.)
+    pub(super) slots: usize,
 }
 
 /// Key blocks that the flat rows `rows` of a sequence see.
@@ -75,15 +112,21 @@ pub(super) fn seen_blocks(
 impl Plan {
     pub(super) fn new(seqs: &[SeqRows<'_>], shape: Shape) -> Plan {
         let mut plan = Plan::default();
-        let mut total = 0;
+        let nodes = share::find(seqs, shape, shape.slots);
+        for node in &nodes {
+            plan.add_node(node, seqs, shape);
+        }
+        let together = plan.units.len();
+        let shares = |seq: usize| nodes.iter().any(|node| node.seqs.contains(&seq));
         for (seq, rows) in seqs.iter().enumerate().filter(|(_, s)| s.rows > 0) {
+            if shares(seq) {
+                continue;
+            }
             let flat = rows.rows * shape.heads_per_kv;
             let blocks = seen_blocks(rows, &(0..flat), shape.heads_per_kv, shape.window);
-            total +=
-                shape.kv_heads * flat.div_ceil(shape.tile_rows) * per_tile(&blocks, shape.window);
             for kv_head in 0..shape.kv_heads {
                 plan.units.push(Unit {
-                    seq,
+                    readers: Readers::One(seq),
                     kv_head,
                     rows: flat,
                     blocks: blocks.clone(),
@@ -91,48 +134,116 @@ impl Plan {
                 });
             }
         }
+        let cost = |u: &Unit| u.rows.div_ceil(shape.tile_rows) * per_tile(&u.blocks, shape.window);
+        let total = plan.units.iter().map(cost).sum::<usize>();
         let target = total.div_ceil(shape.threads * ITEMS_PER_THREAD).max(1);
         for unit in 0..plan.units.len() {
-            plan.cut(unit, total, target, &seqs[plan.units[unit].seq], shape);
+            if unit < together {
+                plan.split(unit, target, shape);
+            } else {
+                plan.cut(unit, total, target, seqs, shape);
+            }
         }
         plan.items.sort_by_key(|i| {
             std::cmp::Reverse(i.rows.len().div_ceil(shape.tile_rows) * i.blocks.len())
         });
+        plan.parts.sort_unstable_by_key(|part| (part.seq, part.kv_head, part.blocks.start));
         plan
     }
 
-    fn cut(&mut self, index: usize, total: usize, target: usize, seq: &SeqRows<'_>, shape: Shape) {
-        let unit = &mut self.units[index];
+    /// Adds a node's units.
+    fn add_node(&mut self, node: &Node, seqs: &[SeqRows<'_>], shape: Shape) {
+        let first = self.rows.len();
+        let readers = match node.seqs[..] {
+            [seq] => Readers::One(seq),
+            _ => {
+                for &seq in &node.seqs {
+                    let flat = seqs[seq].rows * shape.heads_per_kv;
+                    self.rows.extend((0..flat).map(|row| (seq, row)));
+                }
+                Readers::Many(first..self.rows.len())
+            }
+        };
+        let rows = node.seqs.iter().map(|&seq| seqs[seq].rows * shape.heads_per_kv).sum();
+        for kv_head in 0..shape.kv_heads {
+            self.units.push(Unit {
+                readers: readers.clone(),
+                kv_head,
+                rows,
+                blocks: node.blocks.clone(),
+                partials: None,
+            });
+        }
+    }
+
+    fn cut(
+        &mut self,
+        index: usize,
+        total: usize,
+        target: usize,
+        seqs: &[SeqRows<'_>],
+        shape: Shape,
+    ) {
+        let unit = &self.units[index];
         let (rows, blocks) = (unit.rows, unit.blocks.clone());
         let tiles = rows.div_ceil(shape.tile_rows);
         let tile_blocks = per_tile(&blocks, shape.window);
         // The threads that this unit deserves.
         let share = (tiles * tile_blocks * shape.threads).div_ceil(total).max(1);
         let one_tile = tiles == 1 && tile_blocks > target;
+        let room = self.partials + blocks.len() * rows <= shape.slots;
         if shape.threads > 1
             && blocks.len() > SPLIT_ABOVE
-            && (one_tile || rows < SPLIT_BELOW_ROWS * share)
+            && (one_tile || room && rows < SPLIT_BELOW_ROWS * share)
         {
-            unit.partials = Some(self.partials);
-            self.partials += blocks.len() * rows;
-            let chunks = tiles.div_ceil(ITEM_TILES);
-            let length = (target * chunks / tiles).max(SPLIT_BLOCKS);
-            for chunk in 0..chunks {
-                let rows = even(rows, chunks, chunk);
-                for start in blocks.clone().step_by(length) {
-                    let blocks = start..blocks.end.min(start + length);
-                    self.items.push(Item { unit: index, rows: rows.clone(), blocks });
-                }
-            }
+            self.split(index, target, shape);
             return;
         }
+        let Readers::One(seq) = unit.readers else { return };
         let chunk = ((target + tile_blocks / 2) / tile_blocks).clamp(1, ITEM_TILES);
         // As many items as keep all its threads busy to the end.
         let items = tiles.div_ceil(chunk).next_multiple_of(share).min(rows);
         for item in 0..items {
             let rows = even(rows, items, item);
-            let blocks = seen_blocks(seq, &rows, shape.heads_per_kv, shape.window);
+            let blocks = seen_blocks(&seqs[seq], &rows, shape.heads_per_kv, shape.window);
             self.items.push(Item { unit: index, rows, blocks });
+        }
+    }
+
+    /// Cuts a unit along its keys, and keeps each key block's results.
+    fn split(&mut self, index: usize, target: usize, shape: Shape) {
+        let base = self.partials;
+        let unit = &mut self.units[index];
+        unit.partials = Some(base);
+        let (rows, blocks) = (unit.rows, unit.blocks.clone());
+        self.partials += blocks.len() * rows;
+        let tiles = rows.div_ceil(shape.tile_rows);
+        let chunks = tiles.div_ceil(ITEM_TILES);
+        let length = (target * chunks / tiles).max(SPLIT_BLOCKS);
+        for chunk in 0..chunks {
+            let rows = even(rows, chunks, chunk);
+            for start in blocks.clone().step_by(length) {
+                let blocks = start..blocks.end.min(start + length);
+                self.items.push(Item { unit: index, rows: rows.clone(), blocks });
+            }
+        }
+        let kv_head = unit.kv_head;
+        let part = |seq, first| Part {
+            seq,
+            kv_head,
+            blocks: blocks.clone(),
+            base: base + first,
+            stride: rows,
+        };
+        match &unit.readers {
+            Readers::One(seq) => self.parts.push(part(*seq, 0)),
+            Readers::Many(range) => {
+                for (first, (seq, row)) in self.rows[range.clone()].iter().enumerate() {
+                    if *row == 0 {
+                        self.parts.push(part(*seq, first));
+                    }
+                }
+            }
         }
     }
 }
@@ -148,40 +259,5 @@ fn per_tile(blocks: &Range<usize>, window: Option<usize>) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn items_cover_each_row_and_block_once(
-            lengths in prop::collection::vec((0_usize..400, 0_usize..9_000), 1..5),
-            kv_heads in 1_usize..4,
-            heads_per_kv in 1_usize..9,
-            window in prop::option::of(1_usize..1_000),
-            threads in 1_usize..20,
-        ) {
-            let seqs: Vec<SeqRows<'_>> = lengths.iter().map(|&(rows, start)| SeqRows { first_row: 0, rows, start, blocks: &[] }).collect();
-            let shape = Shape { kv_heads, heads_per_kv, window, threads, tile_rows: 12 };
-            let plan = Plan::new(&seqs, shape);
-            for (index, unit) in plan.units.iter().enumerate() {
-                let mut count = vec![0; unit.rows * unit.blocks.len()];
-                for item in plan.items.iter().filter(|i| i.unit == index) {
-                    prop_assert!(!item.rows.is_empty() && !item.blocks.is_empty());
-                    for row in item.rows.clone() {
-                        for block in item.blocks.clone() {
-                            count[row * unit.blocks.len() + block - unit.blocks.start] += 1;
-                        }
-                    }
-                }
-                for row in 0..unit.rows {
-                    let seen = seen_blocks(&seqs[unit.seq], &(row..row + 1), heads_per_kv, window);
-                    for block in unit.blocks.clone() {
-                        let n = count[row * unit.blocks.len() + block - unit.blocks.start];
-                        prop_assert!(n <= 1 && (n == 1 || !seen.contains(&block)), "row {row} block {block}: {n} times");
-                    }
-                }
-            }
-        }
-    }
-}
+#[path = "plan/tests.rs"]
+mod tests;

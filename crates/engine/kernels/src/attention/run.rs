@@ -4,12 +4,16 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::merge::{Softmax, finish};
-use super::plan::{Item, Plan, Shape, Unit, even};
+use super::plan::{Item, Plan, Readers, Shape, Unit, even};
 use super::tile::{Fresh, Kernel, MAX_ROWS, PAGES, Tile};
 use super::{KEY_BLOCK, first_visible};
 use crate::compute::Disjoint;
 use crate::kvstore::TILE_TOKENS;
 use crate::{Compute, KvStore, SeqRows};
+
+/// Results of single key blocks that are kept at most, in floats: 32 MiB. Eight sequences of four heads of 256 dimensions that
+/// decode at a depth of 30,000 take 4 MiB.
+const PARTIAL_FLOATS: usize = 8 << 20;
 
 /// Memory that [`attention`](super::attention) reuses from call to call. It carries no state between calls.
 #[derive(Debug, Default)]
@@ -61,6 +65,8 @@ pub(super) fn run<K: Kernel>(
         window: call.window,
         threads: compute.threads(),
         tile_rows: K::ROWS,
+        block_tokens: layout.block_tokens,
+        slots: PARTIAL_FLOATS / layout.head_dim,
     };
     let plan = Plan::new(call.seqs, shape);
     scratch.threads.resize_with(compute.threads().max(scratch.threads.len()), Mutex::default);
@@ -77,7 +83,7 @@ pub(super) fn run<K: Kernel>(
         let partial_out = Disjoint::new(&mut scratch.partial_out);
         compute.run(plan.items.len(), |index| {
             let item = &plan.items[index];
-            let worker = Worker { call, shape, unit: &plan.units[item.unit], item };
+            let worker = Worker { call, shape, plan: &plan, unit: &plan.units[item.unit], item };
             let mut scratch = free_scratch(threads);
             match worker.unit.partials {
                 None => worker.whole::<K>(&mut scratch, &out),
@@ -86,20 +92,21 @@ pub(super) fn run<K: Kernel>(
         });
     }
     let mut rows = Vec::new();
-    for (index, unit) in plan.units.iter().enumerate().filter(|(_, u)| u.partials.is_some()) {
-        rows.extend((0..unit.rows).map(|row| (index, row)));
+    for parts in plan.parts.chunk_by(|a, b| (a.seq, a.kv_head) == (b.seq, b.kv_head)) {
+        let flat = call.seqs[parts[0].seq].rows * shape.heads_per_kv;
+        rows.extend((0..flat).map(|row| (parts, row)));
     }
     let (partial_softmax, partial_out) = (&scratch.partial_softmax, &scratch.partial_out);
     compute.run(rows.len(), |index| {
-        let (unit, row) = (&plan.units[rows[index].0], rows[index].1);
-        let Some(base) = unit.partials else { return };
-        // SAFETY: a (unit, row) pair is listed once and has a row of `out` of its own; the items have ended.
-        let out = unsafe { out.slice(out_offset(call, shape, unit, row), layout.head_dim) };
+        let (parts, row) = rows[index];
+        let (seq, kv_head) = (parts[0].seq, parts[0].kv_head);
+        // SAFETY: a (sequence, KV head, row) is listed once and has a row of `out` of its own; the items have ended.
+        let out = unsafe { out.slice(out_offset(call, shape, kv_head, seq, row), layout.head_dim) };
         out.fill(0.0);
         let mut softmax = Softmax::EMPTY;
-        for block in 0..unit.blocks.len() {
-            let slot = base + block * unit.rows + row;
-            if !visible(call, shape, unit, row, unit.blocks.start + block).is_empty() {
+        for (part, block) in parts.iter().flat_map(|p| p.blocks.clone().map(move |b| (p, b))) {
+            if !visible(call, shape, seq, row, block).is_empty() {
+                let slot = part.slot(block, row);
                 let (old, new) = softmax.merge(partial_softmax[slot]);
                 let block = &partial_out[slot * layout.head_dim..(slot + 1) * layout.head_dim];
                 // SAFETY: the CPU has the path's instructions.
@@ -121,30 +128,45 @@ fn free_scratch(threads: &[Mutex<ThreadScratch>]) -> MutexGuard<'_, ThreadScratc
     threads[0].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The keys of block `block` that a flat row sees, counted from the block's start.
-fn visible(call: &Call<'_>, shape: Shape, unit: &Unit, row: usize, block: usize) -> Range<usize> {
-    let position = call.seqs[unit.seq].start + row / shape.heads_per_kv;
+/// The keys of block `block` that a flat row of a sequence sees, counted from the block's start.
+fn visible(call: &Call<'_>, shape: Shape, seq: usize, row: usize, block: usize) -> Range<usize> {
+    let position = call.seqs[seq].start + row / shape.heads_per_kv;
     let base = block * KEY_BLOCK;
     let first = first_visible(position, call.window).clamp(base, base + KEY_BLOCK);
     let end = (position + 1).clamp(base, base + KEY_BLOCK);
     first - base..end.max(first) - base
 }
 
-/// Where a flat row lies in `q` and `out`.
-fn out_offset(call: &Call<'_>, shape: Shape, unit: &Unit, row: usize) -> usize {
-    let token = call.seqs[unit.seq].first_row + row / shape.heads_per_kv;
-    let head = unit.kv_head * shape.heads_per_kv + row % shape.heads_per_kv;
+/// Where a flat row of a sequence lies in `q` and `out`.
+fn out_offset(call: &Call<'_>, shape: Shape, kv_head: usize, seq: usize, row: usize) -> usize {
+    let token = call.seqs[seq].first_row + row / shape.heads_per_kv;
+    let head = kv_head * shape.heads_per_kv + row % shape.heads_per_kv;
     (token * call.q_heads + head) * call.store.layout().head_dim
 }
 
 struct Worker<'a> {
     call: &'a Call<'a>,
     shape: Shape,
+    plan: &'a Plan,
     unit: &'a Unit,
     item: &'a Item,
 }
 
 impl Worker<'_> {
+    /// The sequence of one of the unit's rows, and its flat row there.
+    fn reader(&self, row: usize) -> (usize, usize) {
+        match &self.unit.readers {
+            Readers::One(seq) => (*seq, row),
+            Readers::Many(rows) => self.plan.rows[rows.start + row],
+        }
+    }
+
+    /// Where one of the unit's rows lies in `q` and `out`.
+    fn offset(&self, row: usize) -> usize {
+        let (seq, row) = self.reader(row);
+        out_offset(self.call, self.shape, self.unit.kv_head, seq, row)
+    }
+
     /// All key blocks of some rows: merged as they come, in the rows of `out`.
     fn whole<K: Kernel>(&self, scratch: &mut ThreadScratch, out: &Disjoint<'_, f32>) {
         let head_dim = self.call.store.layout().head_dim;
@@ -153,7 +175,7 @@ impl Worker<'_> {
         let mut softmax = std::mem::take(&mut scratch.softmax);
         let row_out = |row: usize| {
             // SAFETY: one item has all blocks of a row, and takes its rows one after another.
-            unsafe { out.slice(out_offset(self.call, self.shape, self.unit, row), head_dim) }
+            unsafe { out.slice(self.offset(row), head_dim) }
         };
         for row in self.item.rows.clone() {
             row_out(row).fill(0.0);
@@ -210,7 +232,8 @@ impl Worker<'_> {
                 let part = even(rows.len(), tiles, tile);
                 let (mut first, mut end) = (KEY_BLOCK, 0);
                 for (range, row) in ranges.iter_mut().zip(part.clone()) {
-                    *range = visible(self.call, self.shape, self.unit, rows.start + row, block);
+                    let (seq, row) = self.reader(rows.start + row);
+                    *range = visible(self.call, self.shape, seq, row, block);
                     if range.start < range.end {
                         first = first.min(range.start);
                         end = end.max(range.end);
@@ -248,7 +271,7 @@ impl Worker<'_> {
             let part = even(rows.len(), tiles, tile);
             let packed = &mut packed[part.start * head_dim..part.end * head_dim];
             for (index, row) in part.clone().enumerate() {
-                let at = out_offset(self.call, self.shape, self.unit, rows.start + row);
+                let at = self.offset(rows.start + row);
                 let q = &self.call.q[at..at + head_dim];
                 // Eight dimensions at a time: the compiler unrolls that, which halves the time.
                 for (q, packed) in q.chunks_exact(8).zip(packed.chunks_exact_mut(8 * part.len())) {
@@ -263,7 +286,8 @@ impl Worker<'_> {
     /// The pages of a key block; one that is not there is read from the null block, and no row sees it.
     fn pages(&self, block: usize) -> [&[u16]; PAGES] {
         let layout = self.call.store.layout();
-        let table = self.call.seqs[self.unit.seq].blocks;
+        // Any of the unit's sequences: they hold these keys in the same pages.
+        let table = self.call.seqs[self.reader(0).0].blocks;
         let size = layout.tile_elements();
         let elements = self.call.store.elements();
         std::array::from_fn(|page| {

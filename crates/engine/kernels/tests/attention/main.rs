@@ -6,3 +6,4 @@ mod bits;
 mod edges;
 mod naive;
 mod scene;
+mod shared;

@@ -154,6 +154,23 @@ impl Paged {
         out
     }
 
+    /// Writes keys and values alone, of the tokens `from..to` of a sequence.
+    pub(crate) fn fill(
+        &mut self,
+        compute: &Compute,
+        sequences: &[Sequence],
+        index: usize,
+        from: usize,
+        to: usize,
+    ) {
+        let width = self.shape.kv_heads * self.shape.head_dim;
+        let seq = &sequences[index];
+        let rows =
+            SeqRows { first_row: 0, rows: to - from, start: from, blocks: &self.tables[index] };
+        let (k, v) = (&seq.k[from * width..to * width], &seq.v[from * width..to * width]);
+        write_kv(compute, &mut self.store, LAYER, &[rows], k, v);
+    }
+
     /// A whole sequence in chunks of `chunk` tokens.
     pub(crate) fn chunked(
         &mut self,
