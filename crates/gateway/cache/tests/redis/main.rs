@@ -256,3 +256,27 @@ async fn a_full_server_costs_nothing_but_a_warning() {
     server.say(&["CONFIG", "SET", "maxmemory", "0"]);
     until_stored(&cache, &ask("How?"), "right").await;
 }
+
+#[tokio::test]
+async fn over_tls() {
+    let (server, url) = Server::start_with_tls();
+    until_stored(&cache(&url, patient()), &ask("Why?"), "because").await;
+    assert_eq!(server.keys().len(), 1);
+    let other = cache(&url, patient());
+    assert_eq!(stored(&other, &ask("Why?")).await.as_deref(), Some("because"));
+    // Without its authority, and under another name than it is signed for, nothing is said to it.
+    let (plain, _) = url.split_once('?').unwrap();
+    for url in [plain.to_owned(), url.replace("localhost", "127.0.0.1")] {
+        let stranger = cache(&url, patient());
+        assert_eq!(stored(&stranger, &ask("Why?")).await, None, "{url}");
+        assert!(stranger.stats().store_errors > 0, "{url}");
+    }
+}
+
+#[test]
+fn authorities_that_are_none() {
+    let said = |url: &str| Redis::new(url).unwrap_err().to_string();
+    assert!(said("rediss://h/0?ca=/nowhere.pem").contains("/nowhere.pem"));
+    assert!(said("redis://h/0?ca=/nowhere.pem").contains("rediss://"));
+    assert!(said("rediss://h/0?ca=/dev/null").contains("/dev/null"));
+}

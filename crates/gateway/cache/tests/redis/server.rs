@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::port::on_a_free_port;
+use crate::port::{free_port, on_a_free_port};
 
 /// What the server is, and what it is linked with, in Debian and Ubuntu.
 const PACKAGES: [&str; 9] = [
@@ -118,6 +118,7 @@ pub struct Server {
     child: Child,
     port: u16,
     folder: tempfile::TempDir,
+    more: Vec<String>,
 }
 
 impl Server {
@@ -126,14 +127,45 @@ impl Server {
         on_a_free_port(Server::try_start)
     }
 
+    /// With a second port that speaks TLS under a certificate of this test's own, for `localhost`; the URL of that one,
+    /// with the authority that signed.
+    pub fn start_with_tls() -> (Self, String) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        on_a_free_port(|port| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = |name: &str, text: String| {
+                let path = folder.path().join(name);
+                fs::write(&path, text).unwrap();
+                path.to_str().unwrap().to_owned()
+            };
+            let certificate = file("server.pem", made.cert.pem());
+            let key = file("server.key", made.signing_key.serialize_pem());
+            let tls = free_port();
+            let url = format!("rediss://localhost:{tls}/0?ca={certificate}");
+            let number = tls.to_string();
+            let more = [
+                ["--tls-port", &number],
+                ["--tls-cert-file", &certificate],
+                ["--tls-key-file", &key],
+                ["--tls-ca-cert-file", &certificate],
+                ["--tls-auth-clients", "no"],
+            ];
+            let more = more.concat().into_iter().map(str::to_owned).collect();
+            Some((Server::in_folder(port, folder, more)?, url))
+        })
+    }
+
     pub fn start_at(port: u16) -> Self {
         Server::try_start(port).expect("the port was taken meanwhile")
     }
 
     fn try_start(port: u16) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let child = spawn(port, folder.path());
-        let mut server = Server { child, port, folder };
+        Server::in_folder(port, tempfile::tempdir().unwrap(), Vec::new())
+    }
+
+    fn in_folder(port: u16, folder: tempfile::TempDir, more: Vec<String>) -> Option<Self> {
+        let child = spawn(port, folder.path(), &more);
+        let mut server = Server { child, port, folder, more };
         server.wait().then_some(server)
     }
 
@@ -173,7 +205,7 @@ impl Server {
 
     /// On the same port, empty.
     pub fn start_again(&mut self) {
-        self.child = spawn(self.port, self.folder.path());
+        self.child = spawn(self.port, self.folder.path(), &self.more);
         assert!(self.wait(), "the port was taken meanwhile");
     }
 
@@ -210,7 +242,7 @@ impl Drop for Server {
     }
 }
 
-fn spawn(port: u16, folder: &Path) -> Child {
+fn spawn(port: u16, folder: &Path, more: &[String]) -> Child {
     program()
         .command()
         .args([
@@ -225,6 +257,7 @@ fn spawn(port: u16, folder: &Path) -> Child {
         ])
         .arg("--dir")
         .arg(folder)
+        .args(more)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

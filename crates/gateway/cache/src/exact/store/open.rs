@@ -32,7 +32,7 @@ impl OpenStoreError {
     pub fn hint(&self) -> &'static str {
         match self {
             OpenStoreError::Unknown { .. } | OpenStoreError::Url(_) => {
-                "write memory:, sqlite:FILE or redis://HOST:PORT/DATABASE"
+                "write memory:, sqlite:FILE, redis://HOST:PORT/DATABASE or rediss://HOST:PORT/DATABASE (TLS)"
             }
             OpenStoreError::NotBuilt(_) => "build it with --features redis, or use sqlite:FILE",
             OpenStoreError::Sqlite(_) => {
@@ -51,7 +51,7 @@ pub struct Opened {
     pub aside: Option<PathBuf>,
 }
 
-/// The store at a URL: `memory:`, `sqlite:FILE`, `redis://HOST:PORT/DATABASE`. A Redis server need not be there yet.
+/// The store at a URL: `memory:`, `sqlite:FILE`, `redis://HOST:PORT/DATABASE`, `rediss://HOST:PORT/DATABASE?ca=FILE`. A Redis server need not be there yet.
 ///
 /// # Errors
 /// Where the URL names none, or the file can't be used.
@@ -69,7 +69,7 @@ pub fn open(url: &str, max_bytes: u64) -> Result<Opened, OpenStoreError> {
             let aside = sqlite.aside().map(PathBuf::from);
             Ok(Opened { store: Some(Arc::new(sqlite)), aside })
         }
-        "redis" | "unix" | "redis+unix" => redis(url),
+        "redis" | "rediss" | "unix" | "redis+unix" => redis(url),
         other => Err(OpenStoreError::Unknown { shown: other.chars().take(32).collect() }),
     }
 }

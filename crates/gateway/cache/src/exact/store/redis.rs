@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{AsyncCommands, Client, RedisError, Script};
+use redis::{AsyncCommands, Client, RedisError, Script, TlsCertificates};
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
@@ -47,7 +47,7 @@ const TAG: &str = r"
     return 1
 ";
 
-/// What a `redis://` URL is not.
+/// Why a URL names no Redis server.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UrlError(String);
@@ -75,12 +75,14 @@ struct Kept {
 }
 
 impl Redis {
-    /// A server at a URL: `redis://[user:password@]host[:port][/database]`. Nothing is connected yet.
+    /// A server at a URL: `redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. The server's certificate
+    /// is checked against the system's authorities, or against those of a PEM file: `rediss://host/0?ca=FILE`. Nothing is
+    /// connected yet.
     ///
     /// # Errors
-    /// Where the URL is none.
+    /// Where the URL is none, or its file of authorities can't be used.
     pub fn new(url: &str) -> Result<Self, UrlError> {
-        let client = Client::open(url).map_err(|error| UrlError(error.to_string()))?;
+        let client = client(url)?;
         let (connection, closed) = (OnceCell::new(), AtomicBool::new(false));
         Ok(Redis { inner: std::sync::Arc::new(Inner { client, connection, closed }) })
     }
@@ -108,6 +110,34 @@ impl Redis {
             ask(connection).await.map_err(failed)
         })
     }
+}
+
+fn client(url: &str) -> Result<Client, UrlError> {
+    let refused = |error: RedisError| UrlError(error.to_string());
+    let (rest, query) = url.split_once('?').unwrap_or((url, ""));
+    let (mut authorities, mut others) = (None, Vec::new());
+    for part in query.split('&').filter(|part| !part.is_empty()) {
+        match part.strip_prefix("ca=") {
+            Some(file) => authorities = Some(file),
+            None => others.push(part),
+        }
+    }
+    let Some(file) = authorities else { return Client::open(url).map_err(refused) };
+    if !url.starts_with("rediss:") {
+        return Err(UrlError("`ca=FILE` is for rediss://, which is TLS".to_owned()));
+    }
+    let pem = std::fs::read(file)
+        .map_err(|error| UrlError(format!("read the authorities in {file}: {error}")))?;
+    // The library takes a file without one, and then trusts nobody.
+    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+        return Err(UrlError(format!("{file} has no certificate in PEM form")));
+    }
+    let url = match others.is_empty() {
+        true => rest.to_owned(),
+        false => format!("{rest}?{}", others.join("&")),
+    };
+    let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
+    Client::build_with_tls(url, certificates).map_err(refused)
 }
 
 fn failed(error: RedisError) -> StoreError {
