@@ -1,7 +1,8 @@
 //! IEEE half precision to single: exact, for every bit pattern.
 
 /// The f32 that equals an f16 given by its bits.
-pub(crate) fn f16_to_f32(bits: u16) -> f32 {
+#[must_use]
+pub fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let exponent = u32::from(bits >> 10 & 0x1f);
     let mantissa = u32::from(bits & 0x03ff);

@@ -41,7 +41,7 @@ impl Run<'_> {
             let last = (index + 1) * CHUNK >= count;
             let logits = if last { LogitsWanted::Last } else { LogitsWanted::None };
             let start = start + index * CHUNK;
-            let batch = [SequenceBatch { tokens, start, blocks: &blocks, logits }];
+            let batch = [SequenceBatch { tokens, start, blocks: &blocks, logits, adapter: None }];
             let (scratch, logits) = (&mut self.scratch, &mut self.logits);
             self.model.forward(self.compute, scratch, &mut self.store, &batch, logits)?;
         }

@@ -2,7 +2,7 @@
 
 use tapri_gguf::TokenId;
 
-use crate::ModelConfig;
+use crate::{Adapter, ModelConfig};
 
 /// Which rows of a sequence's tokens go through the output head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct SequenceBatch<'a> {
     pub blocks: &'a [&'a [u32]],
     /// Which logits to compute.
     pub logits: LogitsWanted,
+    /// What is added to the model for this sequence. All of a sequence's tokens must have been computed with the same one.
+    pub adapter: Option<&'a Adapter>,
 }
 
 /// Why a forward pass refused its input. Nothing was computed or written.
@@ -80,6 +82,12 @@ pub enum ForwardError {
         /// Groups of the model.
         expected: usize,
     },
+    /// An adapter was made for a model of another shape.
+    #[error("sequence {sequence} of the batch has an adapter that does not fit the model")]
+    Adapter {
+        /// The sequence's index in the batch.
+        sequence: usize,
+    },
     /// The KV store was not made for this model.
     #[error("the KV store's layout is not this model's")]
     Layout,
@@ -104,6 +112,9 @@ pub(crate) fn check(
                 length: end,
                 context_length: config.context_length,
             });
+        }
+        if part.adapter.is_some_and(|adapter| !adapter.fits(config)) {
+            return Err(ForwardError::Adapter { sequence });
         }
         if part.blocks.len() != windows.len() {
             return Err(ForwardError::Groups {

@@ -57,8 +57,16 @@ impl Model {
         scratch.profile.mark(Stage::Embed);
         let last = self.places.len() - 1;
         for (index, (place, weights)) in self.places.iter().zip(&self.weights.layers).enumerate() {
-            let mut step =
-                Step { model: self, compute, scratch: &mut *scratch, weights, place: *place };
+            let mut step = Step {
+                model: self,
+                compute,
+                scratch: &mut *scratch,
+                weights,
+                place: *place,
+                layer: index,
+                adapted: rows.adapted(),
+                only_wanted: false,
+            };
             step.keys_and_values(store, rows.group(place.group), rows.all());
             let (seqs, m) = if index < last || rows.wanted() == rows.all() {
                 (rows.group(place.group), rows.all())
@@ -75,6 +83,11 @@ impl Model {
         }
         self.output(compute, scratch, rows.wanted(), logits);
         scratch.profile.mark(Stage::Head);
+        for rows in rows.adapted() {
+            let Some(pair) = rows.adapter.head() else { continue };
+            pair.add(compute, &rows.wanted, &scratch.normed, logits, &mut scratch.adapters);
+            scratch.profile.mark(Stage::Adapters);
+        }
         Ok(())
     }
 

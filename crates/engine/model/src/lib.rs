@@ -10,9 +10,10 @@
 //! Invariants:
 //! - A token's logits are the same bits alone or in a batch, in one chunk or many, over blocks that were just written or found,
 //!   wherever they lie, on any number of threads. (They differ between instruction-set paths.)
+//! - A sequence may bring an [`Adapter`]. It changes no other's bits, and without one they are what they were before adapters.
 //! - No architecture's name is asked for outside [`ModelConfig::from_gguf`].
 //!
-//! Map: `config` what a model is made of; `weights` its tensors; `plan` which layers share KV blocks; `batch` what a pass is asked
+//! Map: `config` what a model is made of; `weights` its tensors; `adapter` what is added to them; `plan` which layers share KV blocks; `batch` what a pass is asked
 //! for; `scratch` the memory it works in; `forward` the pass; `profile` (a feature) where its time goes; `tiny` (a feature) random models for tests.
 //!
 //! ```no_run
@@ -30,7 +31,7 @@
 //! let tables: Vec<[u32; 1]> = (1..=plan.groups.len() as u32).map(|id| [id]).collect();
 //! let blocks: Vec<&[u32]> = tables.iter().map(|table| &table[..]).collect();
 //! let tokens = [TokenId(1), TokenId(17)];
-//! let batch = [SequenceBatch { tokens: &tokens, start: 0, blocks: &blocks, logits: LogitsWanted::Last }];
+//! let batch = [SequenceBatch { tokens: &tokens, start: 0, blocks: &blocks, logits: LogitsWanted::Last, adapter: None }];
 //! let mut logits = Vec::new();
 //! model.forward(&compute, &mut Scratch::new(), &mut store, &batch, &mut logits)?;
 //! assert_eq!(logits.len(), model.config().vocab_size);
@@ -38,6 +39,7 @@
 //! # }
 //! ```
 
+mod adapter;
 mod batch;
 mod config;
 mod error;
@@ -50,6 +52,7 @@ mod scratch;
 pub mod tiny;
 mod weights;
 
+pub use adapter::{Adapter, AdapterError};
 pub use batch::{ForwardError, LogitsWanted, SequenceBatch};
 pub use config::{Architecture, Gate, LayerConfig, ModelConfig, RopeConfig, RopePairs};
 pub use error::LoadError;

@@ -26,11 +26,13 @@ pub enum Stage {
     Gate,
     /// The last norm and the output head.
     Head,
+    /// Products with adapters.
+    Adapters,
 }
 
 impl Stage {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Stage; 10] = [
+    pub const ALL: [Stage; 11] = [
         Stage::Embed,
         Stage::Norm,
         Stage::Load,
@@ -41,6 +43,7 @@ impl Stage {
         Stage::WindowAttention,
         Stage::Gate,
         Stage::Head,
+        Stage::Adapters,
     ];
 }
 

@@ -1,5 +1,6 @@
 //! Memory that one forward pass works in.
 
+use crate::adapter::AdapterScratch;
 use crate::profile::Profile;
 use tapri_gguf::TokenId;
 use tapri_kernels::{Activations, AttnScratch, Keep};
@@ -42,6 +43,7 @@ pub struct Scratch {
     /// Times of the passes so far.
     pub(crate) profile: Profile,
     pub(crate) attention: AttnScratch,
+    pub(crate) adapters: AdapterScratch,
 }
 
 impl Scratch {

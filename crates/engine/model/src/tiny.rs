@@ -13,12 +13,14 @@
 //! assert_eq!(model.config().vocab_size, 320);
 //! ```
 
+mod adapter;
 mod random;
 mod vocabulary;
 
 use tapri_gguf::{Gguf, TensorType, Writer};
 
 use crate::Architecture;
+pub use adapter::TinyAdapter;
 use random::Random;
 
 /// How a tiny model's matrices are stored. (Norms are always F32.)
@@ -129,10 +131,26 @@ impl TinyModel {
     /// # Panics
     /// If a size does not suit the way that the weights are stored.
     pub fn writer(&self) -> Writer {
+        self.written(None)
+    }
+
+    /// The model with an adapter's changes added to its matrices, which must be F32.
+    ///
+    /// # Panics
+    /// If they are not.
+    #[expect(clippy::expect_used, reason = "the writer's own output is well-formed")]
+    pub fn merged(&self, adapter: &TinyAdapter) -> Gguf {
+        assert!(self.weights == TinyWeights::F32, "only F32 matrices can be changed");
+        let bytes = self.written(Some(adapter)).to_bytes();
+        Gguf::from_bytes(bytes).expect("a file that was just written can be read")
+    }
+
+    fn written(&self, adapter: Option<&TinyAdapter>) -> Writer {
         let mut writer = Writer::new();
         self.metadata(&mut writer);
         vocabulary::write(&mut writer);
-        let mut tensors = Tensors { writer, random: Random::new(self.seed), weights: self.weights };
+        let random = Random::new(self.seed);
+        let mut tensors = Tensors { writer, random, weights: self.weights, adapter };
         self.tensors(&mut tensors);
         tensors.writer
     }
@@ -160,7 +178,7 @@ impl TinyModel {
         }
     }
 
-    fn tensors(&self, tensors: &mut Tensors) {
+    fn tensors(&self, tensors: &mut Tensors<'_>) {
         let gemma = self.architecture == Architecture::Gemma3;
         let (width, vocab) = (self.width, vocabulary::SIZE);
         let (queries, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
@@ -193,13 +211,15 @@ impl TinyModel {
 }
 
 /// A file in the making.
-struct Tensors {
+struct Tensors<'a> {
     writer: Writer,
     random: Random,
     weights: TinyWeights,
+    /// What is added to the matrices.
+    adapter: Option<&'a TinyAdapter>,
 }
 
-impl Tensors {
+impl Tensors<'_> {
     /// A norm's weights, around 1.
     fn norm(&mut self, name: &str, len: usize) {
         let data: Vec<u8> =
@@ -226,6 +246,11 @@ impl Tensors {
         let mut data = Vec::with_capacity(blocks * kind.block_bytes());
         for _ in 0..blocks {
             random::block(&mut self.random, kind, spread, &mut data);
+        }
+        if let Some(change) = self.adapter.and_then(|adapter| adapter.change(name)) {
+            for (bytes, change) in data.as_chunks_mut::<4>().0.iter_mut().zip(change) {
+                *bytes = ((f64::from(f32::from_le_bytes(*bytes)) + change) as f32).to_le_bytes();
+            }
         }
         self.add(name, &[columns, rows], kind, &data);
     }

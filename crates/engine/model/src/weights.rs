@@ -62,6 +62,11 @@ impl ModelWeights {
         self.head.as_ref().unwrap_or(&self.embedding)
     }
 
+    /// Whether the head is a matrix of its own.
+    pub(crate) fn has_own_head(&self) -> bool {
+        self.head.is_some()
+    }
+
     /// Every matrix.
     fn matrices(&self) -> impl Iterator<Item = &Weights> {
         let layers = self.layers.iter().flat_map(|l| {

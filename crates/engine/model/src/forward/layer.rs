@@ -2,6 +2,8 @@
 
 use tapri_kernels::{self as kernels, Compute, KvStore, RopeStyle, SeqRows, Weights};
 
+use super::rows::AdaptedRows;
+use crate::adapter::Target;
 use crate::config::{Gate, RopePairs};
 use crate::model::{LayerPlace, Model};
 use crate::profile::Stage;
@@ -15,6 +17,11 @@ pub(super) struct Step<'a> {
     pub(super) scratch: &'a mut Scratch,
     pub(super) weights: &'a LayerWeights,
     pub(super) place: LayerPlace,
+    /// The layer's number.
+    pub(super) layer: usize,
+    pub(super) adapted: &'a [AdaptedRows<'a>],
+    /// Whether the rows are the wanted ones alone.
+    pub(super) only_wanted: bool,
 }
 
 impl Step<'_> {
@@ -32,14 +39,17 @@ impl Step<'_> {
 
         let key = sized(&mut s.key, m * kv_width);
         kernels::matmul(compute, &self.weights.key, &s.activations, key);
+        let value = sized(&mut s.value, m * kv_width);
+        kernels::matmul(compute, &self.weights.value, &s.activations, value);
         s.profile.mark(Stage::Matmul);
+        self.adapt(Target::Key);
+        self.adapt(Target::Value);
+        let s = &mut *self.scratch;
+        let key = &mut s.key[..m * kv_width];
         if let Some((_, weight)) = &self.weights.qk_norms {
             kernels::rms_norm_heads(compute, key, config.head_dim, weight, config.norm_eps);
             s.profile.mark(Stage::Norm);
         }
-        let value = sized(&mut s.value, m * kv_width);
-        kernels::matmul(compute, &self.weights.value, &s.activations, value);
-        s.profile.mark(Stage::Matmul);
         self.rotate(Rotated::Keys, m);
         let s = &mut *self.scratch;
         let (key, value) = (&s.key[..m * kv_width], &s.value[..m * kv_width]);
@@ -49,6 +59,7 @@ impl Step<'_> {
 
     /// Drops every row whose logits nobody wants: what is left is numbered from 0.
     pub(super) fn keep_wanted(&mut self) {
+        self.only_wanted = true;
         let width = self.model.config.width;
         let s = &mut *self.scratch;
         for (to, &from) in s.wanted.iter().enumerate() {
@@ -73,6 +84,9 @@ impl Step<'_> {
         let query = sized(&mut s.query, m * query_width);
         kernels::matmul(compute, &self.weights.query, &s.activations, query);
         s.profile.mark(Stage::Matmul);
+        self.adapt(Target::Query);
+        let s = &mut *self.scratch;
+        let query = &mut s.query[..m * query_width];
         if let Some((weight, _)) = &self.weights.qk_norms {
             kernels::rms_norm_heads(compute, query, config.head_dim, weight, config.norm_eps);
             s.profile.mark(Stage::Norm);
@@ -98,6 +112,7 @@ impl Step<'_> {
         s.profile.mark(Stage::Load);
         self.add_projection(
             &self.weights.attention_output,
+            Target::AttentionOutput,
             self.weights.attention_post_norm.as_deref(),
             m,
         );
@@ -119,6 +134,10 @@ impl Step<'_> {
         let up = sized(&mut s.up, m * ffn_width);
         kernels::matmul(compute, &self.weights.up, &s.activations, up);
         s.profile.mark(Stage::Matmul);
+        self.adapt(Target::Gate);
+        self.adapt(Target::Up);
+        let s = &mut *self.scratch;
+        let (gate, up) = (&mut s.gate[..m * ffn_width], &s.up[..m * ffn_width]);
         match config.gate {
             Gate::Silu => kernels::silu_mul(compute, gate, up),
             Gate::GeluTanh => kernels::gelu_mul(compute, gate, up),
@@ -126,17 +145,31 @@ impl Step<'_> {
         s.profile.mark(Stage::Gate);
         s.activations.load(compute, gate, m, ffn_width);
         s.profile.mark(Stage::Load);
-        self.add_projection(&self.weights.down, self.weights.ffn_post_norm.as_deref(), m);
+        self.add_projection(
+            &self.weights.down,
+            Target::Down,
+            self.weights.ffn_post_norm.as_deref(),
+            m,
+        );
     }
 
     /// Multiplies the loaded activations by `weights`, normalises the result where `post_norm` is there, and adds it to the
     /// residual stream.
-    fn add_projection(&mut self, weights: &Weights, post_norm: Option<&[f32]>, m: usize) {
+    fn add_projection(
+        &mut self,
+        weights: &Weights,
+        target: Target,
+        post_norm: Option<&[f32]>,
+        m: usize,
+    ) {
         let (config, compute, s) = (&self.model.config, self.compute, &mut *self.scratch);
         let width = config.width;
         let projected = sized(&mut s.projected, m * width);
         kernels::matmul(compute, weights, &s.activations, projected);
         s.profile.mark(Stage::Matmul);
+        self.adapt(target);
+        let s = &mut *self.scratch;
+        let projected = &s.projected[..m * width];
         let residual = &mut s.residual[..m * width];
         match post_norm {
             Some(weight) => {
@@ -147,6 +180,27 @@ impl Step<'_> {
             None => kernels::add(compute, residual, projected),
         }
         s.profile.mark(Stage::Norm);
+    }
+
+    /// Adds what the sequences' adapters say to the product with one of the layer's matrices. Its input and its product are
+    /// where they were left.
+    fn adapt(&mut self, target: Target) {
+        for rows in self.adapted {
+            let Some(pair) = rows.adapter.pair(self.layer, target) else { continue };
+            let ranges = if self.only_wanted { &rows.wanted } else { &rows.all };
+            let s = &mut *self.scratch;
+            let (input, output) = match target {
+                Target::Query => (&s.normed, &mut s.query),
+                Target::Key => (&s.normed, &mut s.key),
+                Target::Value => (&s.normed, &mut s.value),
+                Target::AttentionOutput => (&s.attended, &mut s.projected),
+                Target::Gate => (&s.normed, &mut s.gate),
+                Target::Up => (&s.normed, &mut s.up),
+                Target::Down => (&s.gate, &mut s.projected),
+            };
+            pair.add(self.compute, ranges, input, output, &mut s.adapters);
+            s.profile.mark(Stage::Adapters);
+        }
     }
 
     /// Turns queries or keys to their positions, in place.

@@ -1,7 +1,10 @@
 //! Which row of a batch belongs to which sequence, and which rows' logits are wanted.
 
+use std::ops::Range;
+
 use tapri_kernels::SeqRows;
 
+use crate::Adapter;
 use crate::batch::SequenceBatch;
 use crate::scratch::Scratch;
 
@@ -14,6 +17,15 @@ pub(super) struct Rows<'a> {
     groups: Vec<SeqRows<'a>>,
     /// The same for the wanted rows alone, numbered from 0 among themselves.
     wanted_groups: Vec<SeqRows<'a>>,
+    adapted: Vec<AdaptedRows<'a>>,
+}
+
+/// The rows of one adapter, in ascending ranges.
+pub(super) struct AdaptedRows<'a> {
+    pub(super) adapter: &'a Adapter,
+    pub(super) all: Vec<Range<usize>>,
+    /// Numbered as the wanted rows are.
+    pub(super) wanted: Vec<Range<usize>>,
 }
 
 impl<'a> Rows<'a> {
@@ -62,7 +74,13 @@ impl<'a> Rows<'a> {
             sequences: batch.len(),
             groups: all_groups,
             wanted_groups,
+            adapted: adapted(batch),
         }
+    }
+
+    /// The rows of each adapter in the batch.
+    pub(super) fn adapted(&self) -> &[AdaptedRows<'a>] {
+        &self.adapted
     }
 
     /// How many rows there are.
@@ -83,5 +101,34 @@ impl<'a> Rows<'a> {
     /// The wanted rows, with a group's block tables.
     pub(super) fn wanted_group(&self, group: usize) -> &[SeqRows<'a>] {
         &self.wanted_groups[group * self.sequences..][..self.sequences]
+    }
+}
+
+/// Which rows are whose adapter's. Without adapters nothing is allocated.
+fn adapted<'a>(batch: &[SequenceBatch<'a>]) -> Vec<AdaptedRows<'a>> {
+    let mut adapted: Vec<AdaptedRows<'a>> = Vec::new();
+    let (mut row, mut wanted_row) = (0, 0);
+    for part in batch {
+        let rows = row..row + part.tokens.len();
+        let wanted = wanted_row..wanted_row + part.logits.rows(part.tokens.len());
+        (row, wanted_row) = (rows.end, wanted.end);
+        let Some(adapter) = part.adapter else { continue };
+        let index = adapted.iter().position(|it| std::ptr::eq(it.adapter, adapter));
+        let index = index.unwrap_or_else(|| {
+            adapted.push(AdaptedRows { adapter, all: Vec::new(), wanted: Vec::new() });
+            adapted.len() - 1
+        });
+        append(&mut adapted[index].all, rows);
+        append(&mut adapted[index].wanted, wanted);
+    }
+    adapted
+}
+
+/// Neighbours become one range.
+fn append(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
+    match ranges.last_mut() {
+        _ if range.is_empty() => {}
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
     }
 }

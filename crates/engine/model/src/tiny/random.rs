@@ -75,7 +75,7 @@ pub(super) fn block(random: &mut Random, kind: TensorType, spread: f32, out: &mu
 }
 
 /// An IEEE half near `value`, whose magnitude must be below 65,504.
-fn half(value: f32) -> [u8; 2] {
+pub(super) fn half(value: f32) -> [u8; 2] {
     const SMALLEST_NORMAL: f32 = 6.103_515_6e-5;
     const SUBNORMAL_STEP: f32 = 5.960_464_5e-8;
     let magnitude = value.abs();

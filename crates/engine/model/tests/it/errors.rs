@@ -246,8 +246,13 @@ fn batches_that_cannot_be_computed() {
     let tokens = tokens(40, model.config().vocab_size, 1);
     let tables: Vec<Vec<u32>> = (0..6).map(|g| (0..4).map(|b| 1 + g * 4 + b).collect()).collect();
     let tables: Vec<&[u32]> = tables.iter().map(Vec::as_slice).collect();
-    let good =
-        SequenceBatch { tokens: &tokens, start: 0, blocks: &tables, logits: LogitsWanted::Last };
+    let good = SequenceBatch {
+        tokens: &tokens,
+        start: 0,
+        blocks: &tables,
+        logits: LogitsWanted::Last,
+        adapter: None,
+    };
 
     let mut logits = vec![1.0];
     let mut scratch = Scratch::new();

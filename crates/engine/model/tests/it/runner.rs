@@ -2,20 +2,21 @@
 
 use tapri_gguf::TokenId;
 use tapri_kernels::{Compute, Isa, KvStore};
-use tapri_model::{LogitsWanted, Model, Scratch, SequenceBatch};
+use tapri_model::{Adapter, LogitsWanted, Model, Scratch, SequenceBatch};
 
 /// A model with a store, and one block table per group for each sequence.
 pub(crate) struct Runner<'a> {
     pub(crate) model: &'a Model,
     pub(crate) compute: &'a Compute,
     pub(crate) store: KvStore,
-    pub(crate) sequences: Vec<Sequence>,
+    pub(crate) sequences: Vec<Sequence<'a>>,
     scratch: Scratch,
 }
 
 /// A sequence's block tables.
-pub(crate) struct Sequence {
+pub(crate) struct Sequence<'a> {
     pub(crate) blocks: Vec<Vec<u32>>,
+    pub(crate) adapter: Option<&'a Adapter>,
 }
 
 /// Part of a sequence for one forward pass.
@@ -60,6 +61,7 @@ impl<'a> Runner<'a> {
                 blocks: (plan.groups.iter())
                     .map(|_| free.by_ref().take(len.div_ceil(block_tokens)).collect())
                     .collect(),
+                adapter: None,
             })
             .collect();
         let store = KvStore::new(plan.layout, needed + 1).unwrap();
@@ -78,6 +80,7 @@ impl<'a> Runner<'a> {
                 start: part.start,
                 blocks,
                 logits: part.logits,
+                adapter: self.sequences[part.sequence].adapter,
             })
             .collect();
         let mut logits = Vec::new();
