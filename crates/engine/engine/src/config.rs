@@ -6,6 +6,8 @@ use std::time::Duration;
 use tapri_kernels::Isa;
 use tapri_kv::PrefixHash;
 
+use crate::adapters::AdapterFile;
+
 /// Settings of an [`Engine`](crate::Engine). The default suits a laptop.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -29,6 +31,8 @@ pub struct EngineConfig {
     pub max_running: NonZeroUsize,
     /// The most calls that wait to run; one more is refused.
     pub max_waiting: usize,
+    /// LoRA adapters, each with a name of its own.
+    pub adapters: Vec<AdapterFile>,
 }
 
 impl Default for EngineConfig {
@@ -46,6 +50,7 @@ impl Default for EngineConfig {
             chunk: CHUNK,
             max_running: RUNNING,
             max_waiting: 256,
+            adapters: Vec::new(),
         }
     }
 }

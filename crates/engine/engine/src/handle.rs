@@ -16,6 +16,7 @@ use tapri_kv::{
 use tapri_model::{LoadError, Model};
 use tapri_text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError};
 
+use crate::adapters::{AdapterInfo, AdapterStartError, Adapters};
 use crate::config::EngineConfig;
 use crate::constraint::{Constraint, ConstraintError, Grammar, Grammars};
 use crate::event::GenerateEvent;
@@ -45,6 +46,8 @@ pub struct ModelInfo {
     pub weight_bytes: usize,
     /// Bytes of the KV budget that blocks can use.
     pub kv_bytes: usize,
+    /// The adapters that calls may name. Their bytes come on top of the weights'.
+    pub adapters: Vec<AdapterInfo>,
 }
 
 /// Why an engine did not start.
@@ -87,6 +90,9 @@ pub enum StartError {
         #[source]
         source: TemplateError,
     },
+    /// An adapter can't be applied to the model.
+    #[error(transparent)]
+    Adapter(#[from] AdapterStartError),
     /// `TAPRI_ISA` names no path of this machine.
     #[error(transparent)]
     Isa(#[from] IsaError),
@@ -138,6 +144,12 @@ pub enum SubmitError {
         position: usize,
         /// Tokens in the vocabulary.
         vocabulary: usize,
+    },
+    /// There is no adapter of that name.
+    #[error("there is no adapter {name:?}")]
+    UnknownAdapter {
+        /// The name.
+        name: String,
     },
     /// A sampling setting is out of range.
     #[error(transparent)]
@@ -265,6 +277,8 @@ impl Engine {
         let model = Model::load(gguf, &compute)
             .map_err(|source| StartError::Model { path: path.clone(), source })?;
 
+        let adapters = Adapters::load(&config.adapters, &model, &compute)?;
+
         let plan = model.kv_plan(config.block_size);
         let block_bytes = plan.layout.block_bytes();
         let blocks = usize::try_from(config.kv_memory / block_bytes as u64).unwrap_or(usize::MAX);
@@ -298,6 +312,7 @@ impl Engine {
             isa,
             weight_bytes: model.weight_bytes(),
             kv_bytes: (blocks - 1) * block_bytes,
+            adapters: adapters.infos(),
         };
         let tokenizer = Arc::new(tokenizer);
         let shared = Arc::new(Shared::default());
@@ -305,6 +320,7 @@ impl Engine {
         let (sender, receiver) = flume::bounded(max_waiting + SPARE_COMMANDS);
         let mut scheduler = Scheduler::new(
             model,
+            adapters,
             compute,
             store,
             cache,
@@ -400,6 +416,11 @@ impl Engine {
             request.prompt.iter().enumerate().find(|(_, id)| id.0 as usize >= vocabulary)
         {
             return Err(SubmitError::BadToken { id: id.0, position, vocabulary });
+        }
+        if let Some(name) = &request.adapter
+            && info.adapters.iter().all(|adapter| adapter.name != *name)
+        {
+            return Err(SubmitError::UnknownAdapter { name: name.clone() });
         }
         if inner.shared.stopping.load(Ordering::Acquire) {
             return Err(SubmitError::ShuttingDown);

@@ -10,12 +10,13 @@
 //! - A call's blocks are returned when it ends, however it ends.
 //! - Nobody waits for a slow reader: a call's event channel has room for everything it can ever send.
 //!
-//! Map: [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back; [`constraint`] answers
+//! Map: [`adapters`] LoRA adapters, loaded at the start; [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back; [`constraint`] answers
 //! that keep to a grammar;
 //! [`handle`] the engine as others see it, and its start; `scheduler` the loop (with `scheduler/admit`,
 //! `scheduler/batch`, `scheduler/fork`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
 //! stop strings; [`stats`] counters.
 
+pub mod adapters;
 pub mod config;
 pub mod constraint;
 pub mod event;
@@ -27,6 +28,7 @@ mod sequence;
 pub mod stats;
 mod stop;
 
+pub use adapters::{AdapterFile, AdapterInfo, AdapterStartError};
 pub use config::EngineConfig;
 pub use constraint::{Constraint, ConstraintError, Grammar, JsonShape};
 pub use event::{

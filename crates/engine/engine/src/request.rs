@@ -91,6 +91,8 @@ pub struct GenerateRequest {
     pub kv_share: Option<f64>,
     /// The client's own salt; narrows within the scope.
     pub salt: Option<String>,
+    /// The name of the adapter to apply, one of [`EngineConfig::adapters`](crate::EngineConfig::adapters).
+    pub adapter: Option<String>,
     /// The most tokens of the answer; 0 computes the prompt alone (pre-warming).
     pub max_tokens: usize,
     /// How tokens are chosen.

@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use tapri_gguf::TokenId;
 use tapri_kernels::{Compute, KvStore};
-use tapri_kv::{BlockId, CallId, Moment, PrefixCache, PromptKeys, ResetReport, Root, RootParts};
-use tapri_model::{Model, Scratch};
+use tapri_kv::{
+    AdapterDigest, BlockId, CallId, Moment, PrefixCache, PromptKeys, ResetReport, Root, RootParts,
+};
+use tapri_model::{Adapter, Model, Scratch};
 use tapri_text::Tokenizer;
 
+use crate::adapters::Adapters;
 use crate::config::EngineConfig;
 use crate::constraint::Constraint;
 use crate::event::{FinishReason, GenerateError, GenerateEvent};
@@ -71,6 +74,7 @@ pub(crate) enum Command {
 /// The loop's state.
 pub(crate) struct Scheduler {
     model: Model,
+    adapters: Adapters,
     compute: Compute,
     scratch: Scratch,
     store: KvStore,
@@ -103,6 +107,7 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     pub(crate) fn new(
         model: Model,
+        adapters: Adapters,
         compute: Compute,
         store: KvStore,
         cache: PrefixCache,
@@ -113,6 +118,7 @@ impl Scheduler {
     ) -> Self {
         Scheduler {
             model,
+            adapters,
             compute,
             scratch: Scratch::new(),
             store,
@@ -229,7 +235,10 @@ impl Scheduler {
     }
 
     fn take(&mut self, submission: Submission) {
-        let keys = self.keys(&submission.request);
+        // It was looked for when the call was submitted, and adapters stay.
+        let name = submission.request.adapter.as_deref();
+        let adapter = name.and_then(|name| self.adapters.get(name)).map(Arc::clone);
+        let keys = self.keys(&submission.request, adapter.as_deref());
         let context = self.model.config().context_length;
         let tokenizer = Arc::clone(&self.tokenizer);
         // All but the null block.
@@ -237,6 +246,7 @@ impl Scheduler {
         let Some(mut sequence) = Sequence::new(submission, keys, tokenizer, context, blocks) else {
             return;
         };
+        sequence.adapter = adapter;
         if let Some(guide) = &mut sequence.guide {
             self.masks.begin(sequence.id, guide);
         }
@@ -244,10 +254,13 @@ impl Scheduler {
     }
 
     /// What a call's blocks are keyed by, besides its tokens.
-    fn keys(&self, request: &GenerateRequest) -> PromptKeys {
-        let keys = PromptKeys::new(self.root(&request.scope));
-        match &request.salt {
-            Some(salt) => keys.with_salt(salt.as_bytes()),
+    fn keys(&self, request: &GenerateRequest, adapter: Option<&Adapter>) -> PromptKeys {
+        let mut keys = PromptKeys::new(self.root(&request.scope));
+        if let Some(salt) = &request.salt {
+            keys = keys.with_salt(salt.as_bytes());
+        }
+        match adapter {
+            Some(adapter) => keys.with_adapter(AdapterDigest(adapter.digest())),
             None => keys,
         }
     }

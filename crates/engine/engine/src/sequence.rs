@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tapri_gguf::TokenId;
 use tapri_kv::{AdmitOptions, CallId, PromptKeys, Ready};
+use tapri_model::Adapter;
 use tapri_text::{ControlTokens, Detokenizer, Tokenizer};
 
 use crate::event::{GenerateEvent, Timings, Usage};
@@ -25,6 +26,8 @@ const PROGRESS_BACKLOG: usize = 32;
 pub(crate) struct Sequence {
     pub(crate) id: CallId,
     pub(crate) keys: PromptKeys,
+    /// What is added to the model for it; its digest is in the keys.
+    pub(crate) adapter: Option<Arc<Adapter>>,
     pub(crate) options: AdmitOptions,
     /// The prompt, then the answer as far as it will be read back.
     pub(crate) tokens: Vec<TokenId>,
@@ -75,6 +78,7 @@ impl Sequence {
         Some(Sequence {
             id,
             keys,
+            adapter: None,
             options: AdmitOptions {
                 share,
                 no_read: !request.cache.read,
@@ -115,6 +119,7 @@ impl Sequence {
         let fork = Sequence {
             id,
             keys: self.keys.clone(),
+            adapter: self.adapter.clone(),
             options: self.options,
             tokens: self.tokens.clone(),
             prompt_tokens: self.prompt_tokens,

@@ -21,17 +21,19 @@ use tools::{Dialect, Parser};
 /// How long someone who wants to see the KV memory waits for a step to end: a chunk of a large model takes seconds.
 const PICTURE_LIMIT: Duration = Duration::from_secs(5);
 
-/// The embedded engine. Templates and tokenizers run on tokio's threads for blocking work, the model on the
+/// The embedded engine; each of its adapters is a model of its own. Templates and tokenizers run on tokio's threads for blocking work, the model on the
 /// engine's own.
 #[derive(Debug, Clone)]
 pub struct Embedded {
     engine: Engine,
     card: Arc<ModelCard>,
+    adapters: Vec<Arc<ModelCard>>,
     dialect: Arc<Dialect>,
 }
 
 impl Embedded {
-    /// An engine that runs, served under a name (and others besides).
+    /// An engine that runs, served under a name (and others besides). Its adapters are served under theirs, which must not be
+    /// among the model's: that name would mean the model.
     pub fn new(engine: Engine, id: impl Into<String>, aliases: Vec<String>) -> Self {
         let model = engine.model();
         let card = ModelCard {
@@ -41,17 +43,20 @@ impl Embedded {
             context: Some(model.context_length),
             vocabulary: Some(model.vocabulary),
             template: Some(template_use(&engine)),
-            // Ten digits tell builds apart; the whole digest is the cache's business.
-            fingerprint: model
-                .fingerprint
-                .iter()
-                .take(5)
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+            fingerprint: digits(&model.fingerprint),
             since: SystemTime::now(),
         };
+        let adapters = model.adapters.iter().map(|adapter| {
+            Arc::new(ModelCard {
+                id: adapter.name.clone(),
+                aliases: Vec::new(),
+                fingerprint: digits(&adapter.fingerprint),
+                ..card.clone()
+            })
+        });
+        let adapters = adapters.collect();
         let dialect = Arc::new(Dialect::of(&engine));
-        Embedded { engine, card: Arc::new(card), dialect }
+        Embedded { engine, card: Arc::new(card), adapters, dialect }
     }
 
     /// The engine itself.
@@ -78,13 +83,26 @@ impl Embedded {
     }
 }
 
+/// Ten digits tell builds apart; the whole digest is the prefix cache's business.
+fn digits(fingerprint: &[u8; 32]) -> String {
+    fingerprint.iter().take(5).map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn template_use(engine: &Engine) -> TemplateUse {
     if engine.template().is_fallback() { TemplateUse::ChatMlFallback } else { TemplateUse::Own }
 }
 
 impl Backend for Embedded {
     fn models(&self) -> Vec<Arc<ModelCard>> {
-        vec![Arc::clone(&self.card)]
+        std::iter::once(&self.card).chain(&self.adapters).cloned().collect()
+    }
+
+    /// Without a name the model itself, whatever adapters there are.
+    fn model(&self, name: Option<&str>) -> Result<Arc<ModelCard>, ApiError> {
+        match name {
+            None => Ok(Arc::clone(&self.card)),
+            Some(name) => self.card(name).ok_or_else(|| crate::unknown_model(name, &self.models())),
+        }
     }
 
     fn name(&self) -> &str {
@@ -214,7 +232,11 @@ fn request(
     prompt: Vec<TokenId>,
     constraint: Option<Constraint>,
 ) -> GenerateRequest {
+    // A name that isn't an adapter's is one of the model's own.
+    let adapters = &engine.model().adapters;
+    let adapter = call.model.filter(|name| adapters.iter().any(|it| it.name == *name));
     GenerateRequest {
+        adapter,
         prompt,
         scope: tapri_engine::Scope(call.scope.0),
         kv_share: call.kv_share,

@@ -118,6 +118,7 @@ impl Scheduler {
                 start,
                 blocks,
                 logits: if last { LogitsWanted::Last } else { LogitsWanted::None },
+                adapter: sequence.adapter.as_deref(),
             });
         }
         self.model.forward(

@@ -35,6 +35,7 @@ fn logits(
 /// The largest difference, as a share of the spread of the second.
 fn difference(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len());
+    assert!(a.iter().chain(b).all(|x| x.is_finite()));
     let square = |x: f32| f64::from(x).powi(2);
     let spread = (b.iter().map(|&x| square(x)).sum::<f64>() / b.len() as f64).sqrt();
     let most = a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max);
@@ -42,11 +43,11 @@ fn difference(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// In float weights the two ways differ by the rounding of sums, and by what that does to K and V, which are stored in bf16: a
-/// value that is rounded to its other neighbour moves by 1/256 of itself. Measured: up to 0.012 of the logits' spread.
+/// value that is rounded to its other neighbour moves by 1/256 of itself. Measured: up to 0.006 of the logits' spread.
 #[test]
 #[allow(clippy::print_stdout, reason = "the measured difference is worth reading")]
 fn an_adapter_gives_the_logits_of_a_merged_model() {
-    const BOUND: f64 = 0.05;
+    const BOUND: f64 = 0.02;
     for recipe in [TinyModel::llama(), TinyModel::gemma3()] {
         let compute = Compute::new(Isa::best(), 2);
         let model = Model::load(&recipe.gguf(), &compute).unwrap();
@@ -81,7 +82,7 @@ fn an_adapter_gives_the_logits_of_a_merged_model() {
             println!("{:?} {part}: {off:.5} off, moved by {moved:.3}", recipe.architecture);
             assert!(off < BOUND, "{:?} {part}: {off}", recipe.architecture);
             assert!(
-                moved > 4.0 * BOUND,
+                moved > 20.0 * BOUND,
                 "{:?} {part} changes little: {moved}",
                 recipe.architecture
             );
