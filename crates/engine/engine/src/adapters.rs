@@ -62,7 +62,7 @@ pub enum AdapterStartError {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        source: AdapterError,
+        source: Box<AdapterError>,
     },
 }
 
@@ -78,7 +78,7 @@ impl AdapterFile {
 
     fn wrong(&self, source: AdapterError) -> AdapterStartError {
         let AdapterFile { name, path } = self.clone();
-        AdapterStartError::Adapter { name, path, source }
+        AdapterStartError::Adapter { name, path, source: Box::new(source) }
     }
 
     /// SHA-256 of the adapter's contents ([`AdapterInfo::digest`]), without loading it: for those who only pass it on.
