@@ -24,6 +24,9 @@ pub(crate) struct Completion {
     pub(crate) cached_tokens: Option<u64>,
     /// The answer.
     pub(crate) answer: String,
+    /// When each event with a part of the answer came.
+    #[serde(skip)]
+    pub(crate) moments: Vec<Instant>,
 }
 
 impl Completion {
@@ -34,24 +37,49 @@ impl Completion {
     }
 }
 
-/// Sends `prompt` to `/v1/completions` of `url` and reads the stream to its end.
+fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder()
+        .timeout_global(Some(Duration::from_secs(1800)))
+        .http_status_as_error(false)
+        .build()
+        .into()
+}
+
+/// Posts JSON and reads the answer, whatever it is.
+pub(crate) fn post(endpoint: &str, body: &Value) -> Result<()> {
+    let response = agent()
+        .post(endpoint)
+        .header("content-type", "application/json")
+        .send(&serde_json::to_vec(body)?[..])
+        .with_context(|| format!("post to {endpoint}"))?;
+    let status = response.status();
+    let text = response.into_body().read_to_string().unwrap_or_default();
+    if !status.is_success() {
+        bail!("{endpoint} answered {status}: {}", text.chars().take(400).collect::<String>());
+    }
+    Ok(())
+}
+
+/// Sends `prompt` to `/v1/completions` of `url` and reads the stream to its end. `slot` is the slot of a llama-server that has to
+/// take it.
 pub(crate) fn complete(
     url: &str,
     model: Option<&str>,
     prompt: &str,
     max_tokens: u32,
+    slot: Option<usize>,
 ) -> Result<Completion> {
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(Duration::from_secs(1800)))
-        .http_status_as_error(false)
-        .build()
-        .into();
+    let agent = agent();
     let mut body = json!({
         "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": true,
         "stream_options": {"include_usage": true}, "ignore_eos": true,
     });
     if let Some(model) = model {
         body["model"] = model.into();
+    }
+    if let Some(slot) = slot {
+        body["id_slot"] = slot.into();
+        body["cache_prompt"] = true.into();
     }
     let body = serde_json::to_vec(&body)?;
     let endpoint = format!("{}/v1/completions", url.trim_end_matches('/'));
@@ -66,8 +94,7 @@ pub(crate) fn complete(
         let text = response.into_body().read_to_string().unwrap_or_default();
         bail!("{endpoint} answered {status}: {}", text.chars().take(400).collect::<String>());
     }
-    let mut first: Option<Instant> = None;
-    let mut last = sent;
+    let mut moments = Vec::new();
     let mut usage: Option<Value> = None;
     let mut answer = String::new();
     for line in BufReader::new(response.into_body().into_reader()).lines() {
@@ -85,8 +112,7 @@ pub(crate) fn complete(
             let text = choice["text"].as_str().unwrap_or("");
             // The last event of a stream carries the reason and no token.
             if !text.is_empty() || choice["finish_reason"].is_null() {
-                last = Instant::now();
-                first.get_or_insert(last);
+                moments.push(Instant::now());
                 answer.push_str(text);
             }
         }
@@ -95,7 +121,9 @@ pub(crate) fn complete(
         }
     }
     let total = sent.elapsed();
-    let first = first.context("the stream ended without a token")?;
+    let (Some(&first), Some(&last)) = (moments.first(), moments.last()) else {
+        bail!("the stream of {endpoint} ended without a token");
+    };
     let usage = usage.context(
         "the stream carried no usage: the server does not honour stream_options.include_usage",
     )?;
@@ -108,5 +136,6 @@ pub(crate) fn complete(
         answer_tokens: count("completion_tokens")?,
         cached_tokens: usage["prompt_tokens_details"]["cached_tokens"].as_u64(),
         answer,
+        moments,
     })
 }

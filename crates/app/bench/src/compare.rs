@@ -13,7 +13,7 @@ use crate::statistics::Spread;
 #[derive(Debug, Clone)]
 pub(crate) struct Contender {
     pub(crate) name: String,
-    command: String,
+    pub(crate) command: String,
 }
 
 impl Contender {

@@ -1,13 +1,14 @@
 //! `tapri-bench`: measures OpenAI-compatible servers with a session of questions about one file.
 //!
-//! `session` drives one server; `compare` starts servers in turn, each cold, and prints ratios; `gateway` measures what
-//! gateways add to a call. Prompts are
+//! `session` drives one server; `compare` starts servers in turn, each cold, and prints ratios; `crowd` does so with many users
+//! at once; `gateway` measures what gateways add to a call. Prompts are
 //! text and the same for each, answers have a fixed length (`ignore_eos`), times are the client's own clock.
 //! The method and its results are in `docs/benchmarks.md`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's data goes to stdout")]
 
 mod client;
 mod compare;
+mod crowd;
 mod gateway;
 mod process;
 mod report;
@@ -34,6 +35,8 @@ enum Command {
     Session(SessionArgs),
     /// Start servers in turn, each cold, ask every question of each, and print ratios.
     Compare(CompareArgs),
+    /// Start servers in turn, each cold, let many users ask about one file at once, and print ratios.
+    Crowd(crowd::CrowdArgs),
     /// Measure what gateways add to a call, in front of a fake upstream.
     Gateway(gateway::GatewayArgs),
 }
@@ -123,6 +126,14 @@ fn main() -> Result<()> {
                 println!("{}", serde_json::to_string_pretty(&results)?);
             } else {
                 println!("{}", gateway::table(&results));
+            }
+        }
+        Command::Crowd(args) => {
+            let crowds = args.run()?;
+            if args.input.json {
+                println!("{}", serde_json::to_string_pretty(&crowds)?);
+            } else {
+                println!("{}", crowd::table(&crowds));
             }
         }
         Command::Compare(args) => {

@@ -71,11 +71,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Runs `command` (split as a shell splits words, `{port}` filled in) and waits until `/health` answers 200.
+    /// Runs `command` (split as a shell splits words, `{port}` and `{dir}` filled in) and waits until `/health` answers 200.
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Server> {
         let port = free_port()?;
         let data = tempfile::tempdir().context("make a folder for the server's data")?;
-        let mut command = self::command(&command.replace("{port}", &port.to_string()))?;
+        let filled = command
+            .replace("{port}", &port.to_string())
+            .replace("{dir}", &data.path().to_string_lossy());
+        let mut command = self::command(&filled)?;
         command
             .env("TAPRI_LEDGER", data.path().join("ledger.sqlite"))
             .stdout(Stdio::null())

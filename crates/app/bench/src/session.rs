@@ -37,7 +37,7 @@ pub(crate) struct SessionResult {
 
 impl Session {
     /// The same text for every server: what never changes first, the question last.
-    fn prompt(&self, question: &str) -> String {
+    pub(crate) fn prompt(&self, question: &str) -> String {
         format!("{}\n\nQuestion: {question}\nAnswer:", self.file)
     }
 
@@ -52,7 +52,7 @@ impl Session {
         for (i, question) in self.questions.iter().enumerate() {
             bar.tick();
             let call =
-                complete(url, self.model.as_deref(), &self.prompt(question), self.max_tokens)
+                complete(url, self.model.as_deref(), &self.prompt(question), self.max_tokens, None)
                     .with_context(|| format!("ask question {} of {name}", i + 1))?;
             calls.push(call);
             bar.inc(1);
@@ -94,6 +94,7 @@ mod tests {
             answer_tokens: tokens,
             cached_tokens: cached,
             answer: String::new(),
+            moments: Vec::new(),
         }
     }
 

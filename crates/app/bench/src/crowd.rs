@@ -1,0 +1,230 @@
+//! A crowd on one file: many users ask at once, each another question.
+//!
+//! Each server starts cold, in turn. First all users ask at once; then, with the file still at hand, a few more questions
+//! are asked one after another, which is what one user alone gets; and if asked for, once more after many other prompts have passed through the
+//! server. A server that has to be set up by hand to share the file (llama-server: one slot reads it, is saved, and restored into the
+//! others) is charged for that work.
+
+mod report;
+mod slots;
+mod turn;
+mod watch;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use self::turn::{Crowd, Turn};
+use crate::InputArgs;
+use crate::compare::Contender;
+use crate::process::Server;
+use crate::statistics::Spread;
+
+pub(crate) use self::report::table;
+
+#[derive(Args)]
+pub(crate) struct CrowdArgs {
+    /// A server to measure: NAME=COMMAND, with {port} for the port to listen on and {dir} for a folder that
+    /// ends with it. The first is compared with each of the others.
+    #[arg(long = "server", value_name = "NAME=COMMAND", required = true, num_args = 1)]
+    servers: Vec<String>,
+    /// How many users ask at once.
+    #[arg(long, default_value_t = 8)]
+    users: usize,
+    /// Use this llama-server as its best manual set-up does: its first slot reads the file, is saved, and restored into one
+    /// slot for each user; the time counts from the reading on. Its command needs --slot-save-path {dir}.
+    #[arg(long = "restore", value_name = "NAME")]
+    restore: Vec<String>,
+    /// Ask so many other prompts at the end, and measure one user's decoding before and after.
+    #[arg(long, default_value_t = 0)]
+    resident: usize,
+    /// How much of the file is used, in characters, cut at a line's end; 0 for all of it. The default is
+    /// about 6,000 tokens of the case file.
+    #[arg(long, default_value_t = 20_300)]
+    characters: usize,
+    /// How often each is measured, in turn.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How long a server may take to answer /health, in seconds.
+    #[arg(long, default_value_t = 120)]
+    start_seconds: u64,
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Measure {
+    Total,
+    FirstTtft,
+    LastTtft,
+    Together,
+    Alone,
+    Gain,
+    Residents,
+    Memory,
+}
+
+impl Measure {
+    pub(crate) const ALL: [Measure; 8] = [
+        Measure::Total,
+        Measure::FirstTtft,
+        Measure::LastTtft,
+        Measure::Together,
+        Measure::Alone,
+        Measure::Gain,
+        Measure::Residents,
+        Measure::Memory,
+    ];
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Measure::Total => "all answered, s",
+            Measure::FirstTtft => "first user's TTFT, s",
+            Measure::LastTtft => "last user's TTFT, s",
+            Measure::Together => "decode, all together, tokens/s",
+            Measure::Alone => "decode, one alone, tokens/s",
+            Measure::Gain => "decode, all together / one alone",
+            Measure::Residents => "decode, one alone, with other prompts resident / without",
+            Measure::Memory => "KV memory, all together / one alone",
+        }
+    }
+
+    /// Whether ours over theirs says something: the others are ratios within one server already.
+    fn is_compared(self) -> bool {
+        !matches!(self, Measure::Gain | Measure::Residents | Measure::Memory)
+    }
+
+    fn of(self, turn: &Turn) -> Option<f64> {
+        let over = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
+        match self {
+            Measure::Total => Some(turn.total_seconds),
+            Measure::FirstTtft => Some(turn.ttft_seconds.min),
+            Measure::LastTtft => Some(turn.ttft_seconds.max),
+            Measure::Together => turn.together_tokens_per_second,
+            Measure::Alone => turn.alone.tokens_per_second,
+            Measure::Gain => over(turn.together_tokens_per_second, turn.alone.tokens_per_second),
+            Measure::Residents => over(
+                turn.among_residents.as_ref().and_then(|alone| alone.tokens_per_second),
+                turn.alone.tokens_per_second,
+            ),
+            Measure::Memory => over(
+                turn.kv_bytes.map(|bytes| bytes as f64),
+                turn.alone.kv_bytes.map(|bytes| bytes as f64),
+            ),
+        }
+    }
+}
+
+/// A server's turns.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Measured {
+    pub(crate) name: String,
+    pub(crate) turns: Vec<Turn>,
+}
+
+impl Measured {
+    /// `None` where a turn has no such figure.
+    pub(crate) fn spread(&self, measure: Measure) -> Option<Spread> {
+        Spread::of(&self.turns.iter().map(|turn| measure.of(turn)).collect::<Option<Vec<_>>>()?)
+    }
+}
+
+/// The first server against one of the others.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Ratio {
+    pub(crate) measure: Measure,
+    pub(crate) rival: String,
+    /// Ours over theirs, round by round.
+    pub(crate) ratio: Spread,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Crowds {
+    pub(crate) users: usize,
+    pub(crate) resident: usize,
+    pub(crate) servers: Vec<Measured>,
+    pub(crate) ratios: Vec<Ratio>,
+}
+
+impl CrowdArgs {
+    pub(crate) fn run(&self) -> Result<Crowds> {
+        let contenders =
+            self.servers.iter().map(|s| Contender::parse(s)).collect::<Result<Vec<_>>>()?;
+        for name in &self.restore {
+            ensure!(
+                contenders.iter().any(|c| c.name == *name),
+                "--restore {name}: there is no --server of that name"
+            );
+        }
+        ensure!(self.users >= 1 && self.rounds >= 1, "at least one user and one round are needed");
+        let mut session = self.input.session()?;
+        ensure!(
+            session.questions.len() > self.users,
+            "{} users and one alone need {} questions, {} found",
+            self.users,
+            self.users + 1,
+            session.questions.len()
+        );
+        let rest = cut(&mut session.file, self.characters);
+        ensure!(
+            self.resident == 0 || !rest.is_empty(),
+            "--resident takes its prompts from the rest of the file, and --characters leaves none"
+        );
+        let crowd = Crowd { session, users: self.users, resident: self.resident, rest };
+        let limit = Duration::from_secs(self.start_seconds);
+        let mut servers: Vec<Measured> = contenders
+            .iter()
+            .map(|c| Measured { name: c.name.clone(), turns: Vec::new() })
+            .collect();
+        for round in 0..self.rounds {
+            // The order turns, so that none always comes after the slowest.
+            for i in 0..contenders.len() {
+                let at = (i + round) % contenders.len();
+                let contender = &contenders[at];
+                eprintln!("round {}/{}: {}", round + 1, self.rounds, contender.name);
+                let server = Server::start(&contender.command, limit)
+                    .with_context(|| format!("start {}", contender.name))?;
+                let by_hand = self.restore.contains(&contender.name);
+                let turn = crowd
+                    .turn(&server.url, by_hand)
+                    .with_context(|| format!("measure {}", contender.name))?;
+                servers[at].turns.push(turn);
+            }
+        }
+        let ratios = ratios(&servers);
+        Ok(Crowds { users: self.users, resident: self.resident, servers, ratios })
+    }
+}
+
+/// Shortens a text to at most so many characters (0: all), to whole lines where there are any. Returns the rest.
+fn cut(text: &mut String, characters: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(characters).filter(|_| characters > 0) else {
+        return String::new();
+    };
+    let end = text[..end].rfind('\n').map_or(end, |newline| newline + 1);
+    text.split_off(end)
+}
+
+fn ratios(servers: &[Measured]) -> Vec<Ratio> {
+    let Some((ours, rivals)) = servers.split_first() else { return Vec::new() };
+    let ratio = |rival: &Measured, measure: Measure| {
+        let pairs: Option<Vec<f64>> = ours
+            .turns
+            .iter()
+            .zip(&rival.turns)
+            .map(|(a, b)| Some(measure.of(a)? / measure.of(b)?))
+            .collect();
+        Some(Ratio { measure, rival: rival.name.clone(), ratio: Spread::of(&pairs?)? })
+    };
+    let compared = Measure::ALL.into_iter().filter(|measure| measure.is_compared());
+    compared.flat_map(|measure| rivals.iter().filter_map(move |r| ratio(r, measure))).collect()
+}
+
+#[cfg(test)]
+#[path = "crowd/tests.rs"]
+mod tests;
