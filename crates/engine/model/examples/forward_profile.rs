@@ -4,8 +4,8 @@
 //! cargo run --release -p tapri-model --features profile --example forward_profile -- MODEL.gguf DEPTH [THREADS]
 //! ```
 //!
-//! Four measurements: a prompt of 512 tokens; reading DEPTH tokens; 64 tokens at that depth with the last one's logits; one token
-//! at that depth. Token ids are arbitrary, since time does not depend on them.
+//! Five measurements: a prompt of 512 tokens; reading DEPTH tokens; 64 tokens at that depth with the last one's logits; one token
+//! at that depth; one token of each of eight sequences that share what was read. Token ids are arbitrary, since time does not depend on them.
 #![allow(clippy::print_stdout, reason = "a measuring program")]
 
 use std::time::{Duration, Instant};
@@ -16,6 +16,10 @@ use tapri_model::{LogitsWanted, Model, Scratch, SequenceBatch, Stage};
 
 const CHUNK: usize = 512;
 const BLOCK_TOKENS: usize = 16;
+/// Sequences over one start.
+const USERS: usize = 8;
+/// Blocks of each one's own.
+const OWN_BLOCKS: usize = 4;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -55,7 +59,50 @@ impl Run<'_> {
         for _ in 0..times {
             taken.push(self.read(start, count)?);
         }
+        self.print(what, count, taken);
+        Ok(())
+    }
+
+    /// One token of each user, after the same start of `depth` tokens in the same blocks.
+    fn measure_crowd(&mut self, depth: usize, times: usize) -> Outcome<()> {
+        let start = depth.div_ceil(BLOCK_TOKENS);
+        let own = self.tables.len() * self.tables[0].len();
+        // By user, then by group: the blocks of its own stand behind those of the one sequence.
+        let mut tables = Vec::new();
+        for user in 0..USERS {
+            for (group, table) in self.tables.iter().enumerate() {
+                let first = 1 + own + (user * self.tables.len() + group) * OWN_BLOCKS;
+                let own = (first..first + OWN_BLOCKS).map(|block| block as u32);
+                tables.push(table[..start].iter().copied().chain(own).collect::<Vec<u32>>());
+            }
+        }
+        let blocks: Vec<&[u32]> = tables.iter().map(Vec::as_slice).collect();
+        let tokens: Vec<TokenId> = (0..USERS).map(|user| TokenId(user as u32 + 10)).collect();
+        self.scratch.reset_profile();
+        let mut taken = Vec::new();
+        for step in 0..times {
+            let batch: Vec<SequenceBatch<'_>> = blocks
+                .chunks(self.tables.len())
+                .zip(tokens.chunks(1))
+                .map(|(blocks, tokens)| SequenceBatch {
+                    tokens,
+                    start: start * BLOCK_TOKENS + step,
+                    blocks,
+                    logits: LogitsWanted::Last,
+                })
+                .collect();
+            let begin = Instant::now();
+            let (scratch, logits) = (&mut self.scratch, &mut self.logits);
+            self.model.forward(self.compute, scratch, &mut self.store, &batch, logits)?;
+            taken.push(begin.elapsed());
+        }
+        self.print(&format!("{USERS} sequences over one start of {depth}"), USERS, taken);
+        Ok(())
+    }
+
+    fn print(&self, what: &str, count: usize, mut taken: Vec<Duration>) {
         taken.sort_unstable();
+        let times = taken.len();
         let median = taken[times / 2];
         println!(
             "{what}: {:.2} ms (fastest {:.2}), {:.0} tokens/s",
@@ -68,7 +115,6 @@ impl Run<'_> {
             let time = profile.time(stage).as_secs_f64() * 1e3 / times as f64;
             println!("    {:<16} {time:>9.3} ms", format!("{stage:?}"));
         }
-        Ok(())
     }
 }
 
@@ -96,7 +142,8 @@ fn main() -> Outcome<()> {
     let per_group = length.div_ceil(BLOCK_TOKENS) as u32;
     let groups = plan.groups.len() as u32;
     let tables = (0..groups).map(|g| (1 + g * per_group..=(g + 1) * per_group).collect()).collect();
-    let store = KvStore::new(plan.layout, (1 + groups * per_group) as usize)?;
+    let own = groups as usize * USERS * OWN_BLOCKS;
+    let store = KvStore::new(plan.layout, (1 + groups * per_group) as usize + own)?;
     let (scratch, logits) = (Scratch::new(), Vec::new());
     let mut run = Run { model: &model, compute: &compute, store, scratch, tables, logits };
 
@@ -106,5 +153,6 @@ fn main() -> Outcome<()> {
     run.measure(&format!("prompt of {depth} again"), 0, depth, 1)?;
     run.measure(&format!("64 tokens at {depth}"), depth, 64, 9)?;
     run.measure(&format!("1 token at {depth}"), depth, 1, 33)?;
+    run.measure_crowd(depth, 33)?;
     Ok(())
 }
