@@ -11,7 +11,7 @@ mod norm;
 mod paths;
 mod rope;
 
-pub use gate::{add, gelu_mul, scale, silu_mul};
+pub use gate::{add, add_to_rows, gelu_mul, scale, silu_mul};
 pub use log_sum_exp::log_sum_exp;
 pub use norm::{rms_norm, rms_norm_heads};
 pub use rope::{RopeConfig, RopeStyle, RopeTable, rope};

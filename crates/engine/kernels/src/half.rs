@@ -1,4 +1,4 @@
-//! IEEE half precision to single: exact, for every bit pattern.
+//! The two 16-bit floats to single precision: exact, for every bit pattern.
 
 /// The f32 that equals an f16 given by its bits.
 #[must_use]
@@ -24,6 +24,16 @@ pub fn f16_to_f32(bits: u16) -> f32 {
 /// The f32 that equals the little-endian f16 at `bytes[at..at + 2]`.
 pub(crate) fn f16_at(bytes: &[u8], at: usize) -> f32 {
     f16_to_f32(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+/// The f32 that equals a bf16 given by its bits.
+pub(crate) fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// The f32 that equals the little-endian bf16 at `bytes[at..at + 2]`.
+pub(crate) fn bf16_at(bytes: &[u8], at: usize) -> f32 {
+    bf16_to_f32(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
 }
 
 #[cfg(test)]

@@ -61,8 +61,8 @@ pub use activations::{Activations, Keep};
 pub use attention::{AttnScratch, attention};
 pub use compute::Compute;
 pub use elementwise::{
-    RopeConfig, RopeStyle, RopeTable, add, gelu_mul, log_sum_exp, rms_norm, rms_norm_heads, rope,
-    scale, silu_mul,
+    RopeConfig, RopeStyle, RopeTable, add, add_to_rows, gelu_mul, log_sum_exp, rms_norm,
+    rms_norm_heads, rope, scale, silu_mul,
 };
 pub use half::f16_to_f32;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};

@@ -21,7 +21,6 @@ mod split;
 use crate::activations::Activations;
 use crate::compute::{Compute, Disjoint};
 use crate::isa::Isa;
-use crate::quant::Quant;
 use crate::weights::Weights;
 use crate::weights::layout::PANEL;
 
@@ -40,7 +39,7 @@ pub fn matmul(compute: &Compute, weights: &Weights, activations: &Activations, o
         return;
     }
     let output = Output { values: Disjoint::new(out), m, n };
-    let float = weights.quant() == Quant::F32;
+    let float = weights.quant().is_float();
     match compute.isa() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => {

@@ -10,7 +10,7 @@ use thiserror::Error;
 pub(crate) use buffer::Buffer;
 
 use crate::compute::Compute;
-use crate::quant::Quant;
+use crate::quant::{Quant, dequantise};
 use layout::{BLOCK, Layout, PANEL};
 use unpack::Unpacked;
 
@@ -149,10 +149,12 @@ impl Weights {
         assert!(i < self.n, "row {i} of {}", self.n);
         assert_eq!(out.len(), self.k, "length of a row");
         let (panel, column) = (self.panel(i / PANEL), i % PANEL);
-        if self.layout.quant == Quant::F32 {
-            for (number, line) in out.iter_mut().zip(panel.chunks_exact(PANEL * 4)) {
-                let at = column * 4;
-                *number = f32::from_le_bytes([line[at], line[at + 1], line[at + 2], line[at + 3]]);
+        if self.layout.quant.is_float() {
+            let size = self.layout.quant.block_bytes();
+            let lines = panel.chunks_exact(self.layout.quants_step);
+            for (number, line) in out.iter_mut().zip(lines) {
+                let number = std::slice::from_mut(number);
+                dequantise(self.layout.quant, &line[column * size..][..size], number);
             }
             return;
         }
@@ -232,8 +234,12 @@ mod tests {
         for quant in Quant::ALL {
             let bytes = vec![0; 64 * quant.bytes_of(512).unwrap()];
             let weights = Weights::pack(&compute, quant, 64, 512, &bytes).unwrap();
-            // Q4_K's 6-bit scales and minima become bytes: 148 instead of 144 for 256 numbers.
-            let more = if quant == Quant::Q4K { bytes.len() / 36 } else { 0 };
+            // The 6-bit scales and minima of Q4_K and Q5_K become bytes: 4 bytes more than 144 or 176 for 256 numbers.
+            let more = match quant {
+                Quant::Q4K => bytes.len() / 36,
+                Quant::Q5K => bytes.len() / 44,
+                _ => 0,
+            };
             assert_eq!(weights.bytes(), bytes.len() + more, "{quant}");
         }
     }

@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use tapri_kernels::{
-    Compute, Isa, RopeConfig, RopeStyle, RopeTable, add, gelu_mul, log_sum_exp, rms_norm,
-    rms_norm_heads, rope, scale, silu_mul,
+    Compute, Isa, RopeConfig, RopeStyle, RopeTable, add, add_to_rows, gelu_mul, log_sum_exp,
+    rms_norm, rms_norm_heads, rope, scale, silu_mul,
 };
 
 fn noise(n: usize, seed: u32, spread: f32) -> Vec<f32> {
@@ -70,6 +70,20 @@ fn rms_norm_within_4e_7_of_f64() {
             x
         });
         assert_eq!(bits(&in_place), bits(&got));
+    }
+}
+
+#[test]
+fn a_row_is_added_to_each_row() {
+    for (m, n) in [(1, 1), (3, 7), (5, 256), (300, 192)] {
+        let (x, row) = (noise(m * n, 3, 4.0), noise(n, 4, 1.0));
+        let got = everywhere(|c| {
+            let mut x = x.clone();
+            add_to_rows(c, &mut x, &row);
+            x
+        });
+        let want: Vec<f32> = x.iter().enumerate().map(|(i, x)| x + row[i % n]).collect();
+        assert_eq!(bits(&got), bits(&want), "{m} x {n}");
     }
 }
 

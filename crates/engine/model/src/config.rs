@@ -7,6 +7,9 @@
 mod gemma3;
 mod llama;
 pub(crate) mod metadata;
+mod qwen2;
+mod qwen3;
+mod rope;
 
 use tapri_gguf::Gguf;
 
@@ -17,21 +20,27 @@ use metadata::Metadata;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Architecture {
-    /// `llama`: Llama, SmolLM2 and what else is exported under that name.
+    /// `llama`: Llama up to 3.3, SmolLM2, Mistral 7B and Nemo, and what else is exported under that name.
     Llama,
     /// `gemma3`: the text part of Gemma 3.
     Gemma3,
+    /// `qwen2`: Qwen2 and Qwen2.5.
+    Qwen2,
+    /// `qwen3`: Qwen3, the dense ones.
+    Qwen3,
 }
 
 impl Architecture {
     /// The supported names, for messages.
-    pub const SUPPORTED: &'static str = "gemma3, llama";
+    pub const SUPPORTED: &'static str = "gemma3, llama, qwen2, qwen3";
 
     /// The name as GGUF writes it.
     pub fn name(self) -> &'static str {
         match self {
             Architecture::Llama => "llama",
             Architecture::Gemma3 => "gemma3",
+            Architecture::Qwen2 => "qwen2",
+            Architecture::Qwen3 => "qwen3",
         }
     }
 }
@@ -54,8 +63,19 @@ pub enum RopePairs {
     Halves,
 }
 
+/// Which of attention's projections add a bias (`blk.N.attn_*.bias`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionBias {
+    /// None. A file that has one is refused.
+    None,
+    /// Those of query, key, value and output that the file has.
+    AsInFile,
+    /// Query, key and value, which the file must have.
+    QueryKeyValue,
+}
+
 /// One layer's rotary position embedding: pair `i` of a head turns by
-/// `position * scale * base^(-2i / dims)` radians.
+/// `position * scale * base^(-2i / dims)` radians, divided by the pair's factor where the file has factors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RopeConfig {
     /// The base of the frequencies.
@@ -101,6 +121,8 @@ pub struct ModelConfig {
     pub embedding_scale: f32,
     /// Multiplies the product of query and key.
     pub attention_scale: f32,
+    /// Which of attention's projections add a bias.
+    pub attention_bias: AttentionBias,
     /// Whether queries and keys are normalised per head before RoPE.
     pub qk_norm: bool,
     /// Whether the outputs of attention and feed-forward are normalised before they are added to the residual stream.
@@ -111,6 +133,8 @@ pub struct ModelConfig {
     pub rope_dims: usize,
     /// Which of them it turns together.
     pub rope_pairs: RopePairs,
+    /// Whether the file may divide the frequencies by factors of its own (`rope_freqs.weight`, Llama 3's scaling).
+    pub rope_factors: bool,
     /// The layers, first to last.
     pub layers: Vec<LayerConfig>,
 }
@@ -138,6 +162,8 @@ impl ModelConfig {
         match gguf.metadata().str("general.architecture")? {
             "llama" => llama::config(&Metadata::new(gguf, "llama")),
             "gemma3" => gemma3::config(&Metadata::new(gguf, "gemma3")),
+            "qwen2" => qwen2::config(&Metadata::new(gguf, "qwen2")),
+            "qwen3" => qwen3::config(&Metadata::new(gguf, "qwen3")),
             other => Err(LoadError::Architecture { name: other.to_owned() }),
         }
     }
@@ -168,11 +194,13 @@ impl ModelConfig {
             norm_eps,
             embedding_scale,
             attention_scale,
+            attention_bias,
             qk_norm,
             post_norms,
             gate,
             rope_dims,
             rope_pairs,
+            rope_factors,
             layers,
         } = self;
         let mut out = Vec::with_capacity(128 + 16 * layers.len());
@@ -185,7 +213,16 @@ impl ModelConfig {
         for number in [norm_eps, embedding_scale, attention_scale] {
             out.extend_from_slice(&number.to_bits().to_le_bytes());
         }
-        out.extend_from_slice(&[u8::from(*qk_norm), u8::from(*post_norms)]);
+        out.extend_from_slice(&[
+            u8::from(*qk_norm),
+            u8::from(*post_norms),
+            u8::from(*rope_factors),
+        ]);
+        out.push(match attention_bias {
+            AttentionBias::None => 0,
+            AttentionBias::AsInFile => 1,
+            AttentionBias::QueryKeyValue => 2,
+        });
         out.push(match gate {
             Gate::Silu => 0,
             Gate::GeluTanh => 1,
@@ -272,41 +309,61 @@ impl Sizes {
     }
 }
 
-/// Reads `rope.dimension_count`, by default the whole head.
-fn rope_dims(metadata: &Metadata<'_>, head_dim: usize) -> Result<usize, LoadError> {
-    let key = "rope.dimension_count";
-    let dims = metadata.size_or(key, limit::HEAD_DIM, head_dim)?;
-    if dims % 2 != 0 || dims > head_dim {
-        return Err(metadata.bad(key, format!("{dims} is odd, or more than the head's {head_dim}")));
+/// Refuses what would change the results and is not computed, under the keys that llama.cpp reads for some architecture.
+fn refuse_unsupported(metadata: &Metadata<'_>) -> Result<(), LoadError> {
+    for (key, feature) in [
+        ("expert_count", "a mixture of experts"),
+        ("attn_logit_softcapping", "a soft cap on scores"),
+        ("final_logit_softcapping", "a soft cap on scores"),
+        ("attention.clamp_kqv", "a clamp on queries, keys and values"),
+        ("attention.max_alibi_bias", "ALiBi in place of RoPE"),
+        ("attention.scale", "an attention scale of its own"),
+        ("attention.temperature_scale", "an attention temperature"),
+        ("attention.temperature_length", "an attention temperature"),
+        ("embedding_scale", "scaled embeddings"),
+        ("residual_scale", "scaled residuals"),
+        ("logit_scale", "scaled logits"),
+    ] {
+        metadata.refuse_positive(key, feature)?;
     }
-    Ok(dims)
+    metadata.refuse_bool("attention.causal", false, "attention to later tokens")?;
+    metadata.refuse_bool("use_parallel_residual", true, "a parallel residual stream")
 }
 
-/// Reads a RoPE base under `key`, or takes `default`.
-fn rope_base(metadata: &Metadata<'_>, key: &str, default: f32) -> Result<f32, LoadError> {
-    let base = metadata.float_or(key, default)?;
-    if !(base.is_finite() && base > 1.0) {
-        return Err(metadata.bad(key, format!("{base} is no RoPE base")));
-    }
-    Ok(base)
-}
-
-/// Reads what `rope.scaling.*` asks for as a factor on positions. Linear scaling is the only kind that is one.
-fn rope_scale(metadata: &Metadata<'_>) -> Result<f32, LoadError> {
-    let key = "rope.scaling.type";
-    match metadata.string(key)? {
-        None | Some("none") => Ok(1.0),
-        Some("linear") => {
-            let factor_key = "rope.scaling.factor";
-            let factor = metadata.float(factor_key)?;
-            if !(factor.is_finite() && factor >= 1.0) {
-                return Err(metadata.bad(factor_key, format!("{factor} is no scaling factor")));
-            }
-            Ok(1.0 / factor)
-        }
-        Some(other) => Err(LoadError::UnsupportedFeature {
-            key: metadata.key(key),
-            feature: format!("RoPE scaling of the type {other:?}"),
-        }),
-    }
+/// The shape that most decoders share: SwiGLU, no norms but those before attention and feed-forward, and every layer sees
+/// everything. An architecture's file says what it has beyond that.
+fn plain(
+    metadata: &Metadata<'_>,
+    architecture: Architecture,
+    default_rope_base: f32,
+) -> Result<ModelConfig, LoadError> {
+    refuse_unsupported(metadata)?;
+    metadata.refuse_positive("attention.sliding_window", "a sliding window in every layer")?;
+    let sizes = Sizes::read(metadata)?;
+    let rope = RopeConfig {
+        base: rope::base(metadata, "rope.freq_base", default_rope_base)?,
+        scale: rope::scale(metadata)?,
+    };
+    Ok(ModelConfig {
+        architecture,
+        name: metadata.model_name(),
+        vocab_size: sizes.vocab_size,
+        context_length: sizes.context_length,
+        width: sizes.width,
+        heads: sizes.heads,
+        kv_heads: sizes.kv_heads,
+        head_dim: sizes.head_dim,
+        ffn_width: sizes.ffn_width,
+        norm_eps: sizes.norm_eps,
+        embedding_scale: 1.0,
+        attention_scale: 1.0 / (sizes.head_dim as f32).sqrt(),
+        attention_bias: AttentionBias::None,
+        qk_norm: false,
+        post_norms: false,
+        gate: Gate::Silu,
+        rope_dims: rope::dims(metadata, sizes.head_dim)?,
+        rope_pairs: RopePairs::Halves,
+        rope_factors: false,
+        layers: vec![LayerConfig { window: None, rope }; sizes.layers],
+    })
 }

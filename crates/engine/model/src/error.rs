@@ -64,6 +64,14 @@ pub enum LoadError {
         /// The architecture's name.
         architecture: &'static str,
     },
+    /// A factor of RoPE's frequencies is not a positive number.
+    #[error("tensor `{name}` holds {factor}, which is no factor of a frequency")]
+    RopeFactor {
+        /// The tensor's name.
+        name: String,
+        /// The number.
+        factor: f32,
+    },
     /// The kernels refused a tensor's data.
     #[error("tensor `{name}` could not be packed")]
     Pack {

@@ -54,7 +54,9 @@ mod weights;
 
 pub use adapter::{Adapter, AdapterError};
 pub use batch::{ForwardError, LogitsWanted, SequenceBatch};
-pub use config::{Architecture, Gate, LayerConfig, ModelConfig, RopeConfig, RopePairs};
+pub use config::{
+    Architecture, AttentionBias, Gate, LayerConfig, ModelConfig, RopeConfig, RopePairs,
+};
 pub use error::LoadError;
 pub use model::Model;
 pub use plan::{GroupPlan, KvPlan};

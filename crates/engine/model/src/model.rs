@@ -64,7 +64,8 @@ impl Model {
                 }
             }
         }
-        let ropes = distinct.iter().map(|rope| rope_table(&config, *rope)).collect();
+        let factors = weights.rope_factors.as_deref();
+        let ropes = distinct.iter().map(|rope| rope_table(&config, *rope, factors)).collect();
         let keep = weights.needed_activations();
         let mut hasher = blake3::Hasher::new();
         hasher.update(&NUMERICS_VERSION.to_le_bytes());
@@ -114,12 +115,12 @@ impl Model {
     }
 }
 
-fn rope_table(config: &ModelConfig, rope: RopeConfig) -> RopeTable {
+fn rope_table(config: &ModelConfig, rope: RopeConfig, factors: Option<&[f32]>) -> RopeTable {
     RopeTable::new(&tapri_kernels::RopeConfig {
         dims: config.rope_dims,
         base: f64::from(rope.base),
         frequency_scale: f64::from(rope.scale),
-        factors: None,
+        factors,
         positions: config.context_length,
     })
 }

@@ -61,6 +61,8 @@ pub struct TinyModel {
     pub ffn_width: usize,
     /// The window of Gemma's local layers.
     pub window: usize,
+    /// Whether it has Llama 3's factors of RoPE's frequencies.
+    pub rope_factors: bool,
     /// The most tokens of a sequence.
     pub context_length: usize,
     /// Picks the weights.
@@ -80,8 +82,31 @@ impl TinyModel {
             head_dim: 32,
             ffn_width: 256,
             window: 0,
+            rope_factors: false,
             context_length: 8192,
             seed: 1,
+        }
+    }
+
+    /// The same with Llama 3's factors of RoPE's frequencies: all three kinds, those that stay, those between, and those of 8.
+    pub fn llama3() -> TinyModel {
+        TinyModel { rope_factors: true, ..TinyModel::llama() }
+    }
+
+    /// Qwen2-like: 3 layers with biases on queries, keys and values, 4 query heads on 2 key-value heads, output tied to the
+    /// embedding.
+    pub fn qwen2() -> TinyModel {
+        TinyModel { architecture: Architecture::Qwen2, layers: 3, heads: 4, ..TinyModel::llama() }
+    }
+
+    /// Qwen3-like: 3 layers with QK norms, heads that together are wider than the residual stream, output tied to the embedding.
+    pub fn qwen3() -> TinyModel {
+        TinyModel {
+            architecture: Architecture::Qwen3,
+            layers: 3,
+            head_dim: 64,
+            heads: 4,
+            ..TinyModel::llama()
         }
     }
 
@@ -98,6 +123,7 @@ impl TinyModel {
             head_dim: 64,
             ffn_width: 256,
             window: 32,
+            rope_factors: false,
             context_length: 8192,
             seed: 1,
         }
@@ -182,20 +208,36 @@ impl TinyModel {
         let gemma = self.architecture == Architecture::Gemma3;
         let (width, vocab) = (self.width, vocabulary::SIZE);
         let (queries, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        // Gemma multiplies embeddings by the root of the width, and reads logits off the same matrix.
-        let fan_in = if gemma { width } else { 1 };
+        let tied = self.architecture != Architecture::Llama;
+        // Gemma multiplies embeddings by the root of the width; all but Llama read logits off the same matrix.
+        let fan_in = if tied { width } else { 1 };
         tensors.matrix("token_embd.weight", vocab, width, fan_in);
         tensors.norm("output_norm.weight", width);
-        if !gemma {
+        if !tied {
             tensors.matrix("output.weight", vocab, width, width);
+        }
+        if self.rope_factors {
+            // A quarter of the pairs as they are, a quarter between, half at 8.
+            let pairs = self.head_dim / 2;
+            let factor =
+                |pair| (1.0 + 7.0 * (pair as f32 / pairs as f32 - 0.25) * 4.0).clamp(1.0, 8.0);
+            let data: Vec<u8> = (0..pairs).flat_map(|pair| factor(pair).to_le_bytes()).collect();
+            tensors.add("rope_freqs.weight", &[pairs], TensorType::F32, &data);
         }
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
             tensors.norm(&name("attn_norm"), width);
             tensors.norm(&name("ffn_norm"), width);
-            if gemma {
+            if gemma || self.architecture == Architecture::Qwen3 {
                 tensors.norm(&name("attn_q_norm"), self.head_dim);
                 tensors.norm(&name("attn_k_norm"), self.head_dim);
+            }
+            if self.architecture == Architecture::Qwen2 {
+                for (part, len) in [("attn_q", queries), ("attn_k", kv), ("attn_v", kv)] {
+                    tensors.bias(&format!("blk.{layer}.{part}.bias"), len);
+                }
+            }
+            if gemma {
                 tensors.norm(&name("post_attention_norm"), width);
                 tensors.norm(&name("post_ffw_norm"), width);
             }
@@ -224,6 +266,12 @@ impl Tensors<'_> {
     fn norm(&mut self, name: &str, len: usize) {
         let data: Vec<u8> =
             (0..len).flat_map(|_| (1.0 + 0.1 * self.random.normal()).to_le_bytes()).collect();
+        self.add(name, &[len], TensorType::F32, &data);
+    }
+
+    /// A bias, of the size of what it is added to.
+    fn bias(&mut self, name: &str, len: usize) {
+        let data: Vec<u8> = (0..len).flat_map(|_| self.random.normal().to_le_bytes()).collect();
         self.add(name, &[len], TensorType::F32, &data);
     }
 

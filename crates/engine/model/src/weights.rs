@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use tapri_gguf::{Gguf, TensorInfo, TensorType};
 use tapri_kernels::{Compute, Keep, Quant, Weights};
 
+use crate::config::AttentionBias;
 use crate::{LoadError, ModelConfig};
 
 /// Everything a forward pass multiplies by.
@@ -12,20 +13,26 @@ pub(crate) struct ModelWeights {
     /// `[vocabulary, width]`; also the output head where the file has none of its own.
     pub(crate) embedding: Weights,
     pub(crate) output_norm: Vec<f32>,
+    /// What RoPE's frequencies are divided by, one number a pair.
+    pub(crate) rope_factors: Option<Vec<f32>>,
     /// `[vocabulary, width]`, absent where it is tied to the embedding.
     head: Option<Weights>,
     pub(crate) layers: Vec<LayerWeights>,
 }
 
-/// One layer's tensors; the norms that an architecture lacks are absent.
+/// One layer's tensors; the norms and biases that an architecture lacks are absent.
 pub(crate) struct LayerWeights {
     pub(crate) attention_norm: Vec<f32>,
     pub(crate) query: Weights,
     pub(crate) key: Weights,
     pub(crate) value: Weights,
+    pub(crate) query_bias: Option<Vec<f32>>,
+    pub(crate) key_bias: Option<Vec<f32>>,
+    pub(crate) value_bias: Option<Vec<f32>>,
     /// Norms over the elements of a head, of queries and of keys.
     pub(crate) qk_norms: Option<(Vec<f32>, Vec<f32>)>,
     pub(crate) attention_output: Weights,
+    pub(crate) attention_output_bias: Option<Vec<f32>>,
     pub(crate) attention_post_norm: Option<Vec<f32>>,
     pub(crate) ffn_norm: Vec<f32>,
     pub(crate) gate: Weights,
@@ -50,11 +57,12 @@ impl ModelWeights {
             }
             None => None,
         };
+        let rope_factors = loader.rope_factors(config)?;
         let layers = (0..config.layers.len())
             .map(|layer| LayerWeights::load(&mut loader, config, layer))
             .collect::<Result<Vec<_>, _>>()?;
         loader.refuse_unused(config)?;
-        Ok(ModelWeights { embedding, output_norm, head, layers })
+        Ok(ModelWeights { embedding, output_norm, rope_factors, head, layers })
     }
 
     /// The output head, `[vocabulary, width]`.
@@ -82,7 +90,7 @@ impl ModelWeights {
 
     /// The forms in which the matrices take activations.
     pub(crate) fn needed_activations(&self) -> Keep {
-        let floats = self.matrices().filter(|matrix| matrix.quant() == Quant::F32).count();
+        let floats = self.matrices().filter(|matrix| matrix.quant().is_float()).count();
         match (floats, self.matrices().count() - floats) {
             (_, 0) => Keep::Float,
             (0, _) => Keep::Int8,
@@ -116,7 +124,11 @@ impl LayerWeights {
             query: loader.matrix(name("attn_q"), config.query_width(), width)?,
             key: loader.matrix(name("attn_k"), config.kv_width(), width)?,
             value: loader.matrix(name("attn_v"), config.kv_width(), width)?,
+            query_bias: loader.bias(config, layer, Projection::Query)?,
+            key_bias: loader.bias(config, layer, Projection::Key)?,
+            value_bias: loader.bias(config, layer, Projection::Value)?,
             qk_norms,
+            attention_output_bias: loader.bias(config, layer, Projection::Output)?,
             attention_output: loader.matrix(name("attn_output"), width, config.query_width())?,
             attention_post_norm,
             ffn_norm: loader.vector(name("ffn_norm"), width)?,
@@ -126,6 +138,15 @@ impl LayerWeights {
             ffn_post_norm,
         })
     }
+}
+
+/// A projection of attention that may have a bias.
+#[derive(Clone, Copy, PartialEq)]
+enum Projection {
+    Query,
+    Key,
+    Value,
+    Output,
 }
 
 /// Takes tensors out of a file and remembers which.
@@ -146,6 +167,41 @@ impl<'a> Loader<'a> {
             tensor.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         self.used.insert(name);
         Ok(values)
+    }
+
+    /// The bias of a projection of a layer's attention, where the architecture has one.
+    fn bias(
+        &mut self,
+        config: &ModelConfig,
+        layer: usize,
+        projection: Projection,
+    ) -> Result<Option<Vec<f32>>, LoadError> {
+        let (part, len) = match projection {
+            Projection::Query => ("attn_q", config.query_width()),
+            Projection::Key => ("attn_k", config.kv_width()),
+            Projection::Value => ("attn_v", config.kv_width()),
+            Projection::Output => ("attn_output", config.width),
+        };
+        let name = format!("blk.{layer}.{part}.bias");
+        let wanted = match config.attention_bias {
+            AttentionBias::None => false,
+            AttentionBias::AsInFile => self.gguf.find_tensor(&name)?.is_some(),
+            AttentionBias::QueryKeyValue => projection != Projection::Output,
+        };
+        if wanted { self.vector(name, len).map(Some) } else { Ok(None) }
+    }
+
+    /// The factors of RoPE's frequencies, where the file has some and the architecture knows them.
+    fn rope_factors(&mut self, config: &ModelConfig) -> Result<Option<Vec<f32>>, LoadError> {
+        let name = "rope_freqs.weight";
+        if !config.rope_factors || self.gguf.find_tensor(name)?.is_none() {
+            return Ok(None);
+        }
+        let factors = self.vector(name.to_owned(), config.rope_dims / 2)?;
+        match factors.iter().find(|factor| !(factor.is_finite() && **factor > 0.0)) {
+            Some(factor) => Err(LoadError::RopeFactor { name: name.to_owned(), factor: *factor }),
+            None => Ok(Some(factors)),
+        }
     }
 
     /// A matrix of `rows` rows of `columns` elements, packed.
@@ -174,7 +230,7 @@ impl<'a> Loader<'a> {
         Ok(tensor)
     }
 
-    /// A tensor that nothing asked for (a bias, say, or RoPE factors) would change the results if it were used.
+    /// A tensor that nothing asked for (a bias of the feed-forward network, say) would change the results if it were used.
     fn refuse_unused(&self, config: &ModelConfig) -> Result<(), LoadError> {
         match self.gguf.tensor_names().find(|name| !self.used.contains(*name)) {
             Some(name) => Err(LoadError::UnexpectedTensor {
@@ -186,15 +242,20 @@ impl<'a> Loader<'a> {
     }
 }
 
-const SUPPORTED_KINDS: &str = "F32, Q4_1, Q5_0, Q8_0, Q4_K, Q6_K";
+const SUPPORTED_KINDS: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K";
 
 fn quant(kind: TensorType) -> Option<Quant> {
     Some(match kind {
         TensorType::F32 => Quant::F32,
+        TensorType::F16 => Quant::F16,
+        TensorType::Bf16 => Quant::Bf16,
+        TensorType::Q4_0 => Quant::Q4_0,
         TensorType::Q4_1 => Quant::Q4_1,
         TensorType::Q5_0 => Quant::Q5_0,
+        TensorType::Q5_1 => Quant::Q5_1,
         TensorType::Q8_0 => Quant::Q8_0,
         TensorType::Q4K => Quant::Q4K,
+        TensorType::Q5K => Quant::Q5K,
         TensorType::Q6K => Quant::Q6K,
         _ => return None,
     })

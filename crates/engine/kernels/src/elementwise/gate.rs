@@ -14,6 +14,16 @@ pub fn add(compute: &Compute, x: &mut [f32], y: &[f32]) {
     zip(compute, x, y, add_path);
 }
 
+/// Adds `row`, `[n]`, to each row of `x`, `[.., n]`.
+///
+/// # Panics
+/// When `row` is empty, or `x` is no whole number of its lengths.
+pub fn add_to_rows(compute: &Compute, x: &mut [f32], row: &[f32]) {
+    assert!(!row.is_empty() && x.len().is_multiple_of(row.len()), "x must be [.., {}]", row.len());
+    let size = piece(compute, x.len(), row.len());
+    compute.run_pieces(x, size, |_, x| rows_path(compute.isa(), x, row));
+}
+
 /// `x *= factor`.
 pub fn scale(compute: &Compute, x: &mut [f32], factor: f32) {
     let size = piece(compute, x.len(), 1);
@@ -52,9 +62,17 @@ fn zip(
 }
 
 paths!(fn add_path(x: &mut [f32], y: &[f32]) = add_body);
+paths!(fn rows_path(x: &mut [f32], row: &[f32]) = rows_body);
 paths!(fn scale_path(x: &mut [f32], factor: f32) = scale_body);
 paths!(fn silu_path(gate: &mut [f32], up: &[f32]) = silu_body);
 paths!(fn gelu_path(gate: &mut [f32], up: &[f32]) = gelu_body);
+
+#[inline(always)]
+fn rows_body(x: &mut [f32], row: &[f32]) {
+    for x in x.chunks_exact_mut(row.len()) {
+        add_body(x, row);
+    }
+}
 
 #[inline(always)]
 fn add_body(x: &mut [f32], y: &[f32]) {

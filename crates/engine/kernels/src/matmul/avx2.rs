@@ -43,12 +43,17 @@ pub(super) unsafe fn quantised(
         // SAFETY: the CPU has the path, and these rows of this panel are this item's alone.
         unsafe {
             match weights.quant() {
+                Quant::Q4_0 => of_panel::<{ unpack::Q4_0 }>(weights, panel, rows, part, out),
                 Quant::Q4_1 => of_panel::<{ unpack::Q4_1 }>(weights, panel, rows, part, out),
                 Quant::Q5_0 => of_panel::<{ unpack::Q5_0 }>(weights, panel, rows, part, out),
+                Quant::Q5_1 => of_panel::<{ unpack::Q5_1 }>(weights, panel, rows, part, out),
                 Quant::Q8_0 => of_panel::<{ unpack::Q8_0 }>(weights, panel, rows, part, out),
                 Quant::Q4K => of_panel::<{ unpack::Q4_K }>(weights, panel, rows, part, out),
+                Quant::Q5K => of_panel::<{ unpack::Q5_K }>(weights, panel, rows, part, out),
                 Quant::Q6K => of_panel::<{ unpack::Q6_K }>(weights, panel, rows, part, out),
-                Quant::F32 => unreachable!("floats have kernels of their own"),
+                Quant::F32 | Quant::F16 | Quant::Bf16 => {
+                    unreachable!("floats have kernels of their own")
+                }
             }
         }
     });
@@ -115,7 +120,7 @@ unsafe fn of_rows<const F: u8, const R: usize>(
                     let dot = products_of::<F, 0, 8>(groups, row);
                     let product = _mm256_mul_ps(dot, _mm256_load_ps(scale.add(at)));
                     *sum = _mm256_fmadd_ps(product, row_scale, *sum);
-                    if F == unpack::Q4_1 || F == unpack::Q4_K {
+                    if unpack::has_minima(F) {
                         let minima = _mm256_load_ps(second.add(at));
                         *sum = _mm256_fmadd_ps(minima, _mm256_set1_ps(row.scaled_sum), *sum);
                     }
@@ -140,8 +145,8 @@ unsafe fn products_of<const F: u8, const FROM: usize, const TO: usize>(
     row: &Block,
 ) -> __m256 {
     let pairs_that_fit = match F {
-        unpack::Q4_1 | unpack::Q4_K => 8,
-        unpack::Q5_0 => 4,
+        unpack::Q4_0 | unpack::Q4_1 | unpack::Q4_K => 8,
+        unpack::Q5_0 | unpack::Q5_1 | unpack::Q5_K => 4,
         unpack::Q6_K => 2,
         _ => 1,
     };
@@ -153,6 +158,7 @@ unsafe fn products_of<const F: u8, const FROM: usize, const TO: usize>(
     };
     // The sum times -128, down to the format's offset. Both are exact.
     let start = match F {
+        unpack::Q4_0 => start / 16,
         unpack::Q5_0 => start / 8,
         unpack::Q6_K => start / 4,
         _ => 0,

@@ -3,6 +3,8 @@
 use super::Output;
 use crate::activations::Block;
 use crate::compute::Compute;
+use crate::half::{bf16_at, f16_at};
+use crate::quant::Quant;
 use crate::weights::Weights;
 use crate::weights::layout::{BLOCK, PANEL};
 use crate::weights::unpack::{Unpacked, has_half_scales, has_minima};
@@ -69,16 +71,32 @@ fn dots(unpacked: &Unpacked, row: &Block) -> [[i32; PANEL]; 2] {
     dots
 }
 
-/// F32 weights by float rows, `[m][k]`.
+/// Float weights by float rows, `[m][k]`.
 pub(super) fn floats(compute: &Compute, weights: &Weights, rows: &[f32], out: &Output<'_>) {
+    match weights.quant() {
+        Quant::F16 => floats_of::<2>(compute, weights, rows, out, |bytes| f16_at(bytes, 0)),
+        Quant::Bf16 => floats_of::<2>(compute, weights, rows, out, |bytes| bf16_at(bytes, 0)),
+        _ => floats_of::<4>(compute, weights, rows, out, |bytes| {
+            f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+        }),
+    }
+}
+
+/// The same, of floats of `SIZE` bytes that `read` decodes.
+fn floats_of<const SIZE: usize>(
+    compute: &Compute,
+    weights: &Weights,
+    rows: &[f32],
+    out: &Output<'_>,
+    read: impl Fn(&[u8]) -> f32 + Sync,
+) {
     compute.run(weights.panels(), |index| {
         let panel = weights.panel(index);
         for (row, activations) in rows.chunks_exact(weights.k()).enumerate() {
             let mut sums = [0.0_f32; PANEL];
-            for (line, activation) in panel.chunks_exact(PANEL * 4).zip(activations) {
-                for (sum, weight) in sums.iter_mut().zip(line.chunks_exact(4)) {
-                    let weight = f32::from_le_bytes([weight[0], weight[1], weight[2], weight[3]]);
-                    *sum = weight.mul_add(*activation, *sum);
+            for (line, activation) in panel.chunks_exact(PANEL * SIZE).zip(activations) {
+                for (sum, weight) in sums.iter_mut().zip(line.chunks_exact(SIZE)) {
+                    *sum = read(weight).mul_add(*activation, *sum);
                 }
             }
             // SAFETY: this panel is this call's alone.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::activations::Keep;
-use crate::quant::dequantise;
+use crate::quant::{Quant, dequantise};
 
 /// A small deterministic generator (SplitMix64).
 struct Random(u64);
@@ -37,8 +37,12 @@ impl Random {
                     block.copy_from_slice(&self.unit().to_le_bytes());
                     continue;
                 }
-                Quant::Q4_1 | Quant::Q4K => &[0, 2],
-                Quant::Q5_0 | Quant::Q8_0 => &[0],
+                Quant::Bf16 => {
+                    block.copy_from_slice(&self.unit().to_le_bytes()[2..]);
+                    continue;
+                }
+                Quant::Q4_1 | Quant::Q5_1 | Quant::Q4K | Quant::Q5K => &[0, 2],
+                Quant::F16 | Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 => &[0],
                 Quant::Q6K => &[208],
             };
             for &at in halves {
@@ -90,7 +94,7 @@ fn every_path_is_near_an_f64_product() {
                 let weights = Weights::pack(&compute, quant, n, k, &bytes).unwrap();
                 let mut activations = Activations::new();
                 activations.load(&compute, &x, m, k);
-                let held: Vec<f64> = if quant == Quant::F32 {
+                let held: Vec<f64> = if quant.is_float() {
                     x.iter().map(|&x| f64::from(x)).collect()
                 } else {
                     let blocks = activations.blocks().iter();

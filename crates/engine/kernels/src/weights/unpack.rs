@@ -10,13 +10,13 @@ pub(crate) struct Unpacked {
     pub(crate) quants: [i8; BLOCK_BYTES],
     /// One scale a column for each half of the block; both are the same except in Q6_K.
     pub(crate) scales: [[f32; PANEL]; 2],
-    /// Q4_1's minimum, or Q4_K's, negated (it is subtracted there).
+    /// Q4_1's and Q5_1's minimum, or Q4_K's and Q5_K's, negated (it is subtracted there).
     pub(crate) minima: [f32; PANEL],
 }
 
 /// Whether a format has minima.
 pub(crate) const fn has_minima(quant: Quant) -> bool {
-    matches!(quant, Quant::Q4_1 | Quant::Q4K)
+    matches!(quant, Quant::Q4_1 | Quant::Q5_1 | Quant::Q4K | Quant::Q5K)
 }
 
 /// Whether a format has a scale for each 16 k.
@@ -32,7 +32,7 @@ impl Unpacked {
     /// Reads block `block` of a quantised panel.
     ///
     /// # Panics
-    /// When the format is F32, or the block is outside the panel.
+    /// When the numbers are floats, or the block is outside the panel.
     pub(crate) fn read(&mut self, layout: &Layout, panel: &[u8], block: usize) {
         assert!(block < layout.blocks, "block {block} of {}", layout.blocks);
         self.read_quants(layout, panel, block);
@@ -43,10 +43,10 @@ impl Unpacked {
             let half = |run: &[u8], slot: usize| f16_at(run, (slot * PANEL + column) * 2);
             let byte = |slot: usize| scales[slot * PANEL + column];
             let (low, high, minimum) = match layout.quant {
-                Quant::F32 => (0.0, 0.0, 0.0),
-                Quant::Q4_1 => (half(scales, 0), half(scales, 0), half(scales, 1)),
-                Quant::Q5_0 | Quant::Q8_0 => (half(scales, 0), half(scales, 0), 0.0),
-                Quant::Q4K => {
+                Quant::F32 | Quant::F16 | Quant::Bf16 => (0.0, 0.0, 0.0),
+                Quant::Q4_1 | Quant::Q5_1 => (half(scales, 0), half(scales, 0), half(scales, 1)),
+                Quant::Q4_0 | Quant::Q5_0 | Quant::Q8_0 => (half(scales, 0), half(scales, 0), 0.0),
+                Quant::Q4K | Quant::Q5K => {
                     let scale = half(supers, 0) * f32::from(byte(0));
                     (scale, scale, -(half(supers, 1) * f32::from(byte(1))))
                 }
@@ -65,19 +65,25 @@ impl Unpacked {
         let run = &panel[block * layout.quants_step..][..layout.quants_step];
         let high = &panel[layout.high + block * layout.high_step..][..layout.high_step];
         match layout.quant {
-            Quant::F32 => {}
+            Quant::F32 | Quant::F16 | Quant::Bf16 => {}
             Quant::Q8_0 => {
                 for (to, from) in self.quants.iter_mut().zip(run) {
                     *to = (from ^ 0x80) as i8;
                 }
             }
+            Quant::Q4_0 => {
+                self.read_nibbles(run);
+                self.quants.iter_mut().for_each(|quant| *quant -= 8);
+            }
             Quant::Q4_1 | Quant::Q4K => self.read_nibbles(run),
             Quant::Q5_0 => {
                 self.read_nibbles(run);
-                for (i, quant) in self.quants.iter_mut().enumerate() {
-                    let fifth = high[i / 8] >> (i % 8) & 1;
-                    *quant += (fifth as i8) * 16 - 16;
-                }
+                self.add_fifth_bits(high);
+                self.quants.iter_mut().for_each(|quant| *quant -= 16);
+            }
+            Quant::Q5_1 | Quant::Q5K => {
+                self.read_nibbles(run);
+                self.add_fifth_bits(high);
             }
             Quant::Q6K => {
                 self.read_nibbles(run);
@@ -87,6 +93,13 @@ impl Unpacked {
                     *quant += (pair as i8) * 16 - 32;
                 }
             }
+        }
+    }
+
+    fn add_fifth_bits(&mut self, masks: &[u8]) {
+        for (i, quant) in self.quants.iter_mut().enumerate() {
+            let fifth = masks[i / 8] >> (i % 8) & 1;
+            *quant += (fifth as i8) * 16;
         }
     }
 

@@ -22,7 +22,9 @@ from gguf.quants import dequantize
 
 # Where each format keeps its f16 scales.
 HALVES = {T.F32: [], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q8_0: [0], T.Q4_K: [0, 2], T.Q6_K: [208]}
+HALVES |= {T.F16: [0], T.BF16: [], T.Q4_0: [0], T.Q5_1: [0, 2], T.Q5_K: [0, 2]}
 BLOCKS = {T.F32: 64, T.Q4_1: 24, T.Q5_0: 24, T.Q8_0: 24, T.Q4_K: 6, T.Q6_K: 6}
+BLOCKS |= {T.F16: 64, T.BF16: 64, T.Q4_0: 24, T.Q5_1: 24, T.Q5_K: 6}
 
 
 def main() -> None:
@@ -39,6 +41,8 @@ def main() -> None:
             raw[:, at : at + 2] = scales.view(np.uint8).reshape(count, 2)
         if kind == T.F32:
             raw = random.normal(0, 1, (count, 1)).astype(np.float32).view(np.uint8)
+        if kind == T.BF16:
+            raw = random.normal(0, 1, (count, 1)).astype(np.float32).view(np.uint8)[:, 2:].copy()
         numbers = np.ascontiguousarray(dequantize(raw, kind), dtype=np.float32)
         assert numbers.size == count * length and np.isfinite(numbers).all()
         out += kind.name.encode().ljust(8, b"\0") + struct.pack("<III", count, size, length)

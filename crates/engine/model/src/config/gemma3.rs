@@ -2,7 +2,10 @@
 //! and of llama.cpp's reading of such files.
 
 use super::metadata::Metadata;
-use super::{Architecture, Gate, LayerConfig, ModelConfig, RopeConfig, RopePairs, Sizes, limit};
+use super::{
+    Architecture, AttentionBias, Gate, LayerConfig, ModelConfig, RopeConfig, RopePairs, Sizes,
+    limit, rope,
+};
 use crate::LoadError;
 
 /// Base of the layers that see everything, when the file does not say one.
@@ -15,19 +18,17 @@ const PATTERN: usize = 6;
 const LAYERS_OF_27B: usize = 62;
 
 pub(super) fn config(metadata: &Metadata<'_>) -> Result<ModelConfig, LoadError> {
-    for key in ["attn_logit_softcapping", "final_logit_softcapping"] {
-        metadata.refuse_positive(key, "a soft cap on scores")?;
-    }
+    super::refuse_unsupported(metadata)?;
     let sizes = Sizes::read(metadata)?;
     let window = metadata.size("attention.sliding_window", limit::CONTEXT)?;
     let pattern = metadata.size_or("attention.sliding_window_pattern", limit::LAYERS, PATTERN)?;
     let global = RopeConfig {
-        base: super::rope_base(metadata, "rope.freq_base", GLOBAL_ROPE_BASE)?,
+        base: rope::base(metadata, "rope.freq_base", GLOBAL_ROPE_BASE)?,
         // Linear scaling, which the larger models have, concerns the global layers alone.
-        scale: super::rope_scale(metadata)?,
+        scale: rope::scale(metadata)?,
     };
     let local = RopeConfig {
-        base: super::rope_base(metadata, "rope.freq_base_swa", LOCAL_ROPE_BASE)?,
+        base: rope::base(metadata, "rope.freq_base_swa", LOCAL_ROPE_BASE)?,
         scale: 1.0,
     };
     let layers = (1..=sizes.layers)
@@ -55,11 +56,13 @@ pub(super) fn config(metadata: &Metadata<'_>) -> Result<ModelConfig, LoadError> 
         // Not rounded to bf16, as PyTorch does where the weights are bf16: llama.cpp, whose files these are, does not either.
         embedding_scale: (sizes.width as f32).sqrt(),
         attention_scale: 1.0 / (query_scale as f32).sqrt(),
+        attention_bias: AttentionBias::None,
         qk_norm: true,
         post_norms: true,
         gate: Gate::GeluTanh,
-        rope_dims: super::rope_dims(metadata, sizes.head_dim)?,
+        rope_dims: rope::dims(metadata, sizes.head_dim)?,
         rope_pairs: RopePairs::Halves,
+        rope_factors: false,
         layers,
     })
 }

@@ -25,6 +25,11 @@ impl<'a> Metadata<'a> {
         LoadError::BadKey { key: self.key(key), reason }
     }
 
+    /// An error about a key that asks for something that is not there.
+    pub(super) fn unsupported(&self, key: &str, feature: String) -> LoadError {
+        LoadError::UnsupportedFeature { key: self.key(key), feature }
+    }
+
     fn find<T: FromValue<'a>>(&self, key: &str) -> Result<Option<T>, LoadError> {
         Ok(self.gguf.metadata().find(&self.key(key))?)
     }
@@ -70,6 +75,11 @@ impl<'a> Metadata<'a> {
         self.get(key)
     }
 
+    /// A float, if it is there.
+    pub(super) fn optional_float(&self, key: &str) -> Result<Option<f32>, LoadError> {
+        self.find(key)
+    }
+
     /// A float, or `default`.
     pub(super) fn float_or(&self, key: &str, default: f32) -> Result<f32, LoadError> {
         Ok(self.find(key)?.unwrap_or(default))
@@ -111,6 +121,19 @@ impl<'a> Metadata<'a> {
         if harmless {
             return Ok(());
         }
-        Err(LoadError::UnsupportedFeature { key: self.key(key), feature: feature.to_owned() })
+        Err(self.unsupported(key, feature.to_owned()))
+    }
+
+    /// Refuses a file in which the key is `asking`, since that asks for a `feature` that is not there.
+    pub(super) fn refuse_bool(
+        &self,
+        key: &str,
+        asking: bool,
+        feature: &str,
+    ) -> Result<(), LoadError> {
+        match self.find::<bool>(key)? {
+            Some(value) if value == asking => Err(self.unsupported(key, feature.to_owned())),
+            _ => Ok(()),
+        }
     }
 }

@@ -39,8 +39,10 @@ impl Step<'_> {
 
         let key = sized(&mut s.key, m * kv_width);
         kernels::matmul(compute, &self.weights.key, &s.activations, key);
+        add_bias(compute, key, self.weights.key_bias.as_deref());
         let value = sized(&mut s.value, m * kv_width);
         kernels::matmul(compute, &self.weights.value, &s.activations, value);
+        add_bias(compute, value, self.weights.value_bias.as_deref());
         s.profile.mark(Stage::Matmul);
         self.adapt(Target::Key);
         self.adapt(Target::Value);
@@ -83,6 +85,7 @@ impl Step<'_> {
         let s = &mut *self.scratch;
         let query = sized(&mut s.query, m * query_width);
         kernels::matmul(compute, &self.weights.query, &s.activations, query);
+        add_bias(compute, query, self.weights.query_bias.as_deref());
         s.profile.mark(Stage::Matmul);
         self.adapt(Target::Query);
         let s = &mut *self.scratch;
@@ -113,6 +116,7 @@ impl Step<'_> {
         self.add_projection(
             &self.weights.attention_output,
             Target::AttentionOutput,
+            self.weights.attention_output_bias.as_deref(),
             self.weights.attention_post_norm.as_deref(),
             m,
         );
@@ -148,17 +152,19 @@ impl Step<'_> {
         self.add_projection(
             &self.weights.down,
             Target::Down,
+            None,
             self.weights.ffn_post_norm.as_deref(),
             m,
         );
     }
 
-    /// Multiplies the loaded activations by `weights`, normalises the result where `post_norm` is there, and adds it to the
-    /// residual stream.
+    /// Multiplies the loaded activations by `weights`, adds the `bias` and normalises the result where they are there, and adds it
+    /// to the residual stream.
     fn add_projection(
         &mut self,
         weights: &Weights,
         target: Target,
+        bias: Option<&[f32]>,
         post_norm: Option<&[f32]>,
         m: usize,
     ) {
@@ -166,6 +172,7 @@ impl Step<'_> {
         let width = config.width;
         let projected = sized(&mut s.projected, m * width);
         kernels::matmul(compute, weights, &s.activations, projected);
+        add_bias(compute, projected, bias);
         s.profile.mark(Stage::Matmul);
         self.adapt(target);
         let s = &mut *self.scratch;
@@ -228,6 +235,13 @@ impl Step<'_> {
             style,
         );
         s.profile.mark(Stage::Rope);
+    }
+}
+
+/// Adds a projection's bias, if it has one, to each row of its product.
+fn add_bias(compute: &Compute, rows: &mut [f32], bias: Option<&[f32]>) {
+    if let Some(bias) = bias {
+        kernels::add_to_rows(compute, rows, bias);
     }
 }
 

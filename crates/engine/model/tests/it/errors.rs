@@ -90,6 +90,11 @@ fn meta(value: Value<'_>) -> MetaValue {
     }
 }
 
+/// Copies one entry of a file's metadata.
+pub(crate) fn copy_entry(from: &Gguf, key: &str, to: &mut Writer) {
+    to.set(key, meta(from.metadata().value(key).unwrap()));
+}
+
 fn llama() -> Parts {
     Parts::of(&TinyModel { layers: 1, ..TinyModel::llama() })
 }
@@ -109,6 +114,9 @@ fn the_unchanged_files_load() {
     let compute = Compute::new(Isa::Scalar, 1);
     for parts in [llama(), gemma()] {
         Model::load(&parts.gguf(), &compute).unwrap();
+    }
+    for recipe in [TinyModel::llama3(), TinyModel::qwen2(), TinyModel::qwen3()] {
+        Model::load(&Parts::of(&recipe).gguf(), &compute).unwrap();
     }
 }
 
@@ -209,8 +217,8 @@ fn features_that_would_change_the_results() {
     assert_mentions(&gemma().set(cap, 30.0_f32).refusal(), &[cap]);
     let bias = Some((vec![256], TensorType::F32, vec![0; 1024]));
     assert_mentions(
-        &llama().tensor("blk.0.attn_q.bias", bias).refusal(),
-        &["blk.0.attn_q.bias", "llama"],
+        &llama().tensor("blk.0.ffn_up.bias", bias).refusal(),
+        &["blk.0.ffn_up.bias", "llama"],
     );
 }
 

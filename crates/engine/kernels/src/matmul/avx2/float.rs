@@ -1,14 +1,14 @@
-//! F32 weights: tiles of up to 4 rows by one panel straight from the packed matrix.
+//! Float weights: tiles of up to 4 rows by one panel straight from the packed matrix.
 
 use std::arch::x86_64::*;
 
 use super::{MOST_ROWS, store};
 use crate::compute::Compute;
 use crate::matmul::{Output, split};
+use crate::quant::Quant;
 use crate::weights::Weights;
-use crate::weights::layout::PANEL;
 
-/// F32 weights by float rows, `[m][k]`.
+/// Float weights by float rows, `[m][k]`.
 ///
 /// # Safety
 /// The CPU has the AVX2 path.
@@ -23,20 +23,64 @@ pub(in crate::matmul) unsafe fn floats(
     split::run(compute, weights, out.m, grid.items(), |item| {
         let (panel, part) = grid.item(item);
         for first in part.clone().step_by(MOST_ROWS) {
-            let run = match part.end - first {
-                1 => of_rows::<1>,
-                2 => of_rows::<2>,
-                3 => of_rows::<3>,
-                _ => of_rows::<4>,
-            };
+            let count = part.end - first;
             // SAFETY: the CPU has the path, and these rows of this panel are this item's alone.
-            unsafe { run(weights, panel, rows, first, out) };
+            unsafe {
+                match weights.quant() {
+                    Quant::F16 => of_format::<F16>(weights, panel, rows, (first, count), out),
+                    Quant::Bf16 => of_format::<BF16>(weights, panel, rows, (first, count), out),
+                    _ => of_format::<F32>(weights, panel, rows, (first, count), out),
+                }
+            }
         }
     });
 }
 
-#[target_feature(enable = "avx2,fma")]
-unsafe fn of_rows<const R: usize>(
+/// The formats as constants for generic kernels.
+const F32: u8 = 0;
+const F16: u8 = 1;
+const BF16: u8 = 2;
+
+/// Up to [`MOST_ROWS`] rows from `first` on, of which there are `count`.
+unsafe fn of_format<const F: u8>(
+    weights: &Weights,
+    panel: usize,
+    rows: &[f32],
+    (first, count): (usize, usize),
+    out: &Output<'_>,
+) {
+    let run = match count {
+        1 => of_rows::<F, 1>,
+        2 => of_rows::<F, 2>,
+        3 => of_rows::<F, 3>,
+        _ => of_rows::<F, 4>,
+    };
+    // SAFETY: the caller's contract.
+    unsafe { run(weights, panel, rows, first, out) };
+}
+
+/// 8 numbers from `at` on as f32.
+///
+/// # Safety
+/// They are there, and those of F32 on a 32-byte boundary.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn numbers<const F: u8>(at: *const u8) -> __m256 {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match F {
+            F16 => _mm256_cvtph_ps(_mm_loadu_si128(at.cast())),
+            BF16 => {
+                let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+            }
+            _ => _mm256_load_ps(at.cast()),
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn of_rows<const F: u8, const R: usize>(
     weights: &Weights,
     panel: usize,
     rows: &[f32],
@@ -45,13 +89,14 @@ unsafe fn of_rows<const R: usize>(
 ) {
     let k = weights.k();
     let rows = rows[first_row * k..(first_row + R) * k].as_ptr();
-    let columns = weights.panel(panel).as_ptr().cast::<f32>();
+    let columns = weights.panel(panel).as_ptr();
+    let line = weights.layout().quants_step;
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for i in 0..k {
         // SAFETY: a panel has k lines of 16 floats, and there are R rows of k.
         unsafe {
-            let low = _mm256_load_ps(columns.add(i * PANEL));
-            let high = _mm256_load_ps(columns.add(i * PANEL + 8));
+            let low = numbers::<F>(columns.add(i * line));
+            let high = numbers::<F>(columns.add(i * line + line / 2));
             for (row, sums) in sums.iter_mut().enumerate() {
                 let activation = _mm256_set1_ps(*rows.add(row * k + i));
                 sums[0] = _mm256_fmadd_ps(low, activation, sums[0]);

@@ -11,6 +11,14 @@ pub(super) const Q5_0: u8 = 1;
 pub(super) const Q8_0: u8 = 2;
 pub(super) const Q4_K: u8 = 3;
 pub(super) const Q6_K: u8 = 4;
+pub(super) const Q4_0: u8 = 5;
+pub(super) const Q5_1: u8 = 6;
+pub(super) const Q5_K: u8 = 7;
+
+/// Whether a format has minima.
+pub(super) const fn has_minima(format: u8) -> bool {
+    matches!(format, Q4_1 | Q5_1 | Q4_K | Q5_K)
+}
 
 /// Unpacks all blocks of a panel of format `F`: unsigned quants as in the file, but for Q8_0's, which are signed.
 ///
@@ -26,7 +34,7 @@ pub(super) unsafe fn panel<const F: u8>(layout: &Layout, panel: *const u8, scrat
             let to = scratch.add(block * SCRATCH_STEP);
             match F {
                 Q8_0 => signed_bytes(quants, to),
-                Q5_0 => {
+                Q5_0 | Q5_1 | Q5_K => {
                     nibbles(quants, to);
                     fifth_bits(high, to);
                 }
@@ -44,14 +52,14 @@ pub(super) unsafe fn panel<const F: u8>(layout: &Layout, panel: *const u8, scrat
                 let second = first.add(PANEL);
                 let (scales, supers) = (scales.add(half * 8), supers.add(half * 16));
                 match F {
-                    Q4_1 => {
+                    Q4_1 | Q5_1 => {
                         // Two lines of f16, so the second half is 16 bytes on, not 8.
                         let scales = scales.add(half * 8);
                         _mm256_store_ps(first, halves(scales));
                         _mm256_store_ps(second, halves(scales.add(32)));
                     }
-                    Q5_0 | Q8_0 => _mm256_store_ps(first, halves(scales.add(half * 8))),
-                    Q4_K => {
+                    Q4_0 | Q5_0 | Q8_0 => _mm256_store_ps(first, halves(scales.add(half * 8))),
+                    Q4_K | Q5_K => {
                         let minima =
                             _mm256_mul_ps(halves(supers.add(32)), unsigned(scales.add(16)));
                         let scale = _mm256_mul_ps(halves(supers), unsigned(scales));

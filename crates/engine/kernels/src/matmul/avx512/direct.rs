@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::unpack::{self, Q4_1, Q4_K, Q6_K};
+use super::unpack::{self, Q6_K};
 use super::with_format;
 use crate::activations::Block;
 use crate::matmul::Output;
@@ -81,7 +81,7 @@ unsafe fn of_rows<const F: u8, const R: usize>(
             }
             let product = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), unpacked.scales[1]);
             *sum = _mm512_fmadd_ps(product, scale, *sum);
-            if F == Q4_1 || F == Q4_K {
+            if unpack::has_minima(F) {
                 let scaled_sum = _mm512_set1_ps(activations.scaled_sum);
                 *sum = _mm512_fmadd_ps(unpacked.minima, scaled_sum, *sum);
             }

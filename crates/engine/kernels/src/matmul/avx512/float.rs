@@ -1,16 +1,16 @@
-//! F32 weights: tiles of up to 6 rows by 2 panels straight from the packed matrix.
+//! Float weights: tiles of up to 6 rows by 2 panels straight from the packed matrix.
 
 use std::arch::x86_64::*;
 
 use crate::compute::Compute;
 use crate::matmul::{Output, split};
+use crate::quant::Quant;
 use crate::weights::Weights;
-use crate::weights::layout::PANEL;
 
 /// 12 sums keep both ports busy over the instruction's 4 cycles.
 const MOST_ROWS: usize = 6;
 
-/// F32 weights by float rows, `[m][k]`.
+/// Float weights by float rows, `[m][k]`.
 ///
 /// # Safety
 /// The CPU has the AVX-512 path.
@@ -25,22 +25,66 @@ pub(in crate::matmul) unsafe fn floats(
     split::run(compute, weights, out.m, grid.items(), |item| {
         let (pair, part) = grid.item(item);
         for first in part.clone().step_by(MOST_ROWS) {
-            let run = match part.end - first {
-                1 => of_rows::<1>,
-                2 => of_rows::<2>,
-                3 => of_rows::<3>,
-                4 => of_rows::<4>,
-                5 => of_rows::<5>,
-                _ => of_rows::<6>,
-            };
+            let count = part.end - first;
             // SAFETY: the CPU has the path, and these rows of these panels are this item's alone.
-            unsafe { run(weights, 2 * pair, rows, first, out) };
+            unsafe {
+                match weights.quant() {
+                    Quant::F16 => of_format::<F16>(weights, 2 * pair, rows, (first, count), out),
+                    Quant::Bf16 => of_format::<BF16>(weights, 2 * pair, rows, (first, count), out),
+                    _ => of_format::<F32>(weights, 2 * pair, rows, (first, count), out),
+                }
+            }
         }
     });
 }
 
+/// The formats as constants for generic kernels.
+const F32: u8 = 0;
+const F16: u8 = 1;
+const BF16: u8 = 2;
+
+/// Up to [`MOST_ROWS`] rows from `first` on, of which there are `count`.
+unsafe fn of_format<const F: u8>(
+    weights: &Weights,
+    first_panel: usize,
+    rows: &[f32],
+    (first, count): (usize, usize),
+    out: &Output<'_>,
+) {
+    let run = match count {
+        1 => of_rows::<F, 1>,
+        2 => of_rows::<F, 2>,
+        3 => of_rows::<F, 3>,
+        4 => of_rows::<F, 4>,
+        5 => of_rows::<F, 5>,
+        _ => of_rows::<F, 6>,
+    };
+    // SAFETY: the caller's contract.
+    unsafe { run(weights, first_panel, rows, first, out) };
+}
+
+/// 16 numbers from `at` on as f32.
+///
+/// # Safety
+/// They are there.
+#[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn of_rows<const R: usize>(
+unsafe fn numbers<const F: u8>(at: *const u8) -> __m512 {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match F {
+            F16 => _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())),
+            BF16 => {
+                let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
+            }
+            _ => _mm512_loadu_ps(at.cast()),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn of_rows<const F: u8, const R: usize>(
     weights: &Weights,
     first_panel: usize,
     rows: &[f32],
@@ -52,15 +96,13 @@ unsafe fn of_rows<const R: usize>(
     let panels = first_panel..weights.panels().min(first_panel + 2);
     // A missing second panel is the first again, computed and not stored.
     let columns = [weights.panel(first_panel).as_ptr(), weights.panel(panels.end - 1).as_ptr()];
+    let line = weights.layout().quants_step;
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for i in 0..k {
         // SAFETY: a panel has k lines of 16 floats, and there are R rows of k.
         unsafe {
-            let at = i * PANEL * 4;
-            let columns = [
-                _mm512_loadu_ps(columns[0].add(at).cast()),
-                _mm512_loadu_ps(columns[1].add(at).cast()),
-            ];
+            let at = i * line;
+            let columns = [numbers::<F>(columns[0].add(at)), numbers::<F>(columns[1].add(at))];
             for (row, sums) in sums.iter_mut().enumerate() {
                 let activation = _mm512_set1_ps(*rows.add(row * k + i));
                 for (sum, column) in sums.iter_mut().zip(columns) {

@@ -10,6 +10,14 @@ pub(super) const Q5_0: u8 = 1;
 pub(super) const Q8_0: u8 = 2;
 pub(super) const Q4_K: u8 = 3;
 pub(super) const Q6_K: u8 = 4;
+pub(super) const Q4_0: u8 = 5;
+pub(super) const Q5_1: u8 = 6;
+pub(super) const Q5_K: u8 = 7;
+
+/// Whether a format has minima.
+pub(super) const fn has_minima(format: u8) -> bool {
+    matches!(format, Q4_1 | Q5_1 | Q4_K | Q5_K)
+}
 
 /// What [`super::super::scalar`] calls an unpacked block, in registers.
 pub(super) struct Registers {
@@ -39,13 +47,18 @@ pub(super) unsafe fn block<const F: u8>(
         let supers = panel.add(layout.supers + block / SUPER * layout.supers_step);
         let zero = _mm512_setzero_ps();
         match F {
-            Q4_1 => {
+            Q4_0 => {
                 let scale = halves(scales);
-                Registers {
-                    groups: nibbles::<0x80>(quants),
-                    scales: [scale, scale],
-                    minima: halves(scales.add(32)),
+                let groups = plus_eight(nibbles::<0x70>(quants));
+                Registers { groups, scales: [scale, scale], minima: zero }
+            }
+            Q4_1 | Q5_1 => {
+                let scale = halves(scales);
+                let mut groups = nibbles::<0x80>(quants);
+                if F == Q5_1 {
+                    groups = fifth_bits(groups, high);
                 }
+                Registers { groups, scales: [scale, scale], minima: halves(scales.add(32)) }
             }
             Q5_0 => {
                 let scale = halves(scales);
@@ -56,12 +69,16 @@ pub(super) unsafe fn block<const F: u8>(
                 let scale = halves(scales);
                 Registers { groups: bytes(quants), scales: [scale, scale], minima: zero }
             }
-            Q4_K => {
+            Q4_K | Q5_K => {
                 let scale = _mm512_mul_ps(halves(supers), unsigned(scales));
                 let minima = _mm512_mul_ps(halves(supers.add(32)), unsigned(scales.add(16)));
                 // The sign of a product is exact, so this is the negated minimum.
                 let minima = _mm512_xor_ps(minima, _mm512_set1_ps(-0.0));
-                Registers { groups: nibbles::<0x80>(quants), scales: [scale, scale], minima }
+                let mut groups = nibbles::<0x80>(quants);
+                if F == Q5_K {
+                    groups = fifth_bits(groups, high);
+                }
+                Registers { groups, scales: [scale, scale], minima }
             }
             _ => {
                 let d = halves(supers);
@@ -124,6 +141,17 @@ unsafe fn nibbles<const HIGH: u8>(at: *const u8) -> [__m512i; 8] {
         groups[group] = _mm512_ternarylogic_epi32::<0xea>(both, low, high);
         let upper = _mm512_srli_epi32::<4>(both);
         groups[group + 4] = _mm512_ternarylogic_epi32::<0xea>(upper, low, high);
+    }
+    groups
+}
+
+/// Adds 8: what is missing to an offset of 128 where the bits above a nibble make 112 (8 being the format's own offset).
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn plus_eight(mut groups: [__m512i; 8]) -> [__m512i; 8] {
+    let eight = _mm512_set1_epi8(8);
+    for register in &mut groups {
+        *register = _mm512_add_epi8(*register, eight);
     }
     groups
 }
