@@ -17,13 +17,20 @@ mod words;
 pub(crate) use alphabet::decode;
 use words::PreTokenizer;
 
+/// The names of the ways to cut words that are known, for messages.
+pub(crate) const PRE_TOKENIZERS: &str = PreTokenizer::SUPPORTED;
+
+/// Stands for a byte without a token. No vocabulary is that large, so no merge has it on either side.
+const ABSENT: TokenId = TokenId(u32::MAX);
+
 #[derive(Debug)]
 pub(crate) struct Bpe {
     words: PreTokenizer,
-    /// The token of each byte. A vocabulary may lack bytes (SmolLM2's has none for 0xf1, which begins characters of
-    /// unassigned planes). Such a byte is left out, as llama.cpp and Hugging Face's tokenizers do: the unknown token is
-    /// no stand-in, as in these vocabularies it is a control token.
-    bytes: [Option<TokenId>; 256],
+    /// The token of each byte, or [`ABSENT`]. A vocabulary may lack bytes (SmolLM2's has none for 0xf1, which begins
+    /// characters of unassigned planes). Such a byte is left out in the end: the unknown token is no stand-in, as in these
+    /// vocabularies it is a control token. It stands between its neighbours while they are merged, as in llama.cpp
+    /// (Hugging Face's tokenizers takes it out before, and merges across).
+    bytes: [TokenId; 256],
     rules: MergeRules,
     cache: FragmentCache,
 }
@@ -36,9 +43,10 @@ impl Bpe {
         let name = metadata.str("tokenizer.ggml.pre")?;
         let words = PreTokenizer::from_name(name)
             .ok_or_else(|| TokenizerError::PreTokenizer(name.to_owned()))?;
-        let mut bytes = [None; 256];
+        let mut bytes = [ABSENT; 256];
         for (byte, token) in (0..=u8::MAX).zip(&mut bytes) {
-            *token = vocab.find_mergeable(alphabet::character(byte).encode_utf8(&mut [0; 4]));
+            let text = alphabet::character(byte);
+            *token = vocab.find_mergeable(text.encode_utf8(&mut [0; 4])).unwrap_or(ABSENT);
         }
         let merges = metadata.strs("tokenizer.ggml.merges")?;
         let mut rules = MergeRules(HashMap::with_capacity(merges.len()));
@@ -62,14 +70,37 @@ impl Bpe {
     }
 
     /// Appends the tokens of `text`, in which special tokens have been found already.
-    pub(crate) fn encode(&self, text: &str, out: &mut Vec<TokenId>) {
+    pub(crate) fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<TokenId>) {
         let mut merger = Merger::new();
         for word in self.words.words(text) {
             self.cache.tokens(word, out, |word, out| {
-                let symbols = word.bytes().filter_map(|byte| self.bytes[byte as usize]);
-                merger.run(&self.rules, symbols, |token| out.push(token));
+                if let Some(token) = self.whole_word(vocab, word) {
+                    return out.push(token);
+                }
+                let symbols = word.bytes().map(|byte| self.bytes[byte as usize]);
+                merger.run(&self.rules, symbols, |token| {
+                    if token != ABSENT {
+                        out.push(token);
+                    }
+                });
             });
         }
+    }
+}
+
+impl Bpe {
+    /// Whether a model with these words wants BOS before a prompt where its file doesn't say.
+    pub(crate) fn adds_bos(&self) -> bool {
+        self.words.takes_whole_words()
+    }
+
+    /// The token that a word is as a whole, for models that look for one before they merge.
+    fn whole_word(&self, vocab: &Vocab, word: &str) -> Option<TokenId> {
+        if !self.words.takes_whole_words() {
+            return None;
+        }
+        let text: String = word.bytes().map(alphabet::character).collect();
+        vocab.find_mergeable(&text)
     }
 }
 

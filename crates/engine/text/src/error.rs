@@ -13,7 +13,7 @@ pub enum TokenizerError {
     #[error("tokenizer model `{0}` is not supported (`gpt2` and `llama` are)")]
     Model(String),
     /// A way to cut text into words that isn't implemented.
-    #[error("pre-tokenizer `{0}` is not supported (`smollm` and `gpt-2` are)")]
+    #[error("pre-tokenizer `{0}` is not supported ({supported})", supported = crate::bpe::PRE_TOKENIZERS)]
     PreTokenizer(String),
     /// The file has no tokens.
     #[error("the vocabulary is empty")]

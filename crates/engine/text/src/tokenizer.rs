@@ -59,13 +59,16 @@ impl Tokenizer {
             "gpt2" => ([Some(11), Some(11), None], false),
             other => return Err(TokenizerError::Model(other.to_owned())),
         };
-        let is_spm = defaults.1;
+        let (ids, is_spm) = defaults;
         let vocab = Vocab::from_metadata(metadata)?;
-        let roles = Roles::from_metadata(metadata, &vocab, defaults)?;
-        let algorithm = if is_spm {
-            Algorithm::Spm(Spm::from_metadata(metadata, &vocab, roles.unknown)?.into())
+        let (roles, algorithm) = if is_spm {
+            let roles = Roles::from_metadata(metadata, &vocab, defaults)?;
+            let spm = Spm::from_metadata(metadata, &vocab, roles.unknown)?;
+            (roles, Algorithm::Spm(spm.into()))
         } else {
-            Algorithm::Bpe(Bpe::from_metadata(metadata, &vocab)?.into())
+            let bpe = Bpe::from_metadata(metadata, &vocab)?;
+            let roles = Roles::from_metadata(metadata, &vocab, (ids, bpe.adds_bos()))?;
+            (roles, Algorithm::Bpe(bpe.into()))
         };
         Ok(Tokenizer { specials: Arc::new(Specials::new(&vocab)), vocab, roles, algorithm })
     }
@@ -107,7 +110,9 @@ impl Tokenizer {
         for piece in pieces {
             match (piece, &self.algorithm) {
                 (Piece::Token(token), _) => tokens.push(token),
-                (Piece::Text(text), Algorithm::Bpe(bpe)) => bpe.encode(text, &mut tokens),
+                (Piece::Text(text), Algorithm::Bpe(bpe)) => {
+                    bpe.encode(&self.vocab, text, &mut tokens)
+                }
                 (Piece::Text(text), Algorithm::Spm(spm)) => {
                     let text = if spm.adds_space && after_token {
                         Cow::Owned(format!(" {text}"))

@@ -51,8 +51,10 @@ fn what_is_not_supported_is_named() {
         error(&vocabulary("bert", &[])),
         "tokenizer model `bert` is not supported (`gpt2` and `llama` are)"
     );
-    for pre in ["default", "llama-bpe", ""] {
-        let wanted = format!("pre-tokenizer `{pre}` is not supported (`smollm` and `gpt-2` are)");
+    for pre in ["tekken", "gpt-4o", ""] {
+        let wanted = format!(
+            "pre-tokenizer `{pre}` is not supported (`default`, `gpt-2`, `llama-bpe`, `qwen2` and `smollm` are)"
+        );
         assert_eq!(error(&vocabulary("gpt2", &[("tokenizer.ggml.pre", pre.into())])), wanted);
     }
 }

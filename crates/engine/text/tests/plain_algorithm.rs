@@ -264,6 +264,18 @@ proptest! {
     }
 }
 
+/// SmolLM2 has no token for the byte 0xf1, with which U+7D000 begins: nothing is merged across it, as in llama.cpp.
+#[test]
+fn nothing_is_merged_across_a_byte_without_a_token() {
+    for text in
+        ["\u{943}\u{7d000}", "a\u{7d000}b", "\u{7d000}", "t\u{7d000}\u{7d000}he", "\u{40000} "]
+    {
+        check(text);
+    }
+    let plain = SMOLLM.tokenizer.encode("\u{7d000}", Special::AsText);
+    assert_eq!(plain.len(), 3, "three of four bytes have tokens");
+}
+
 #[test]
 fn the_case_file_page_by_page() {
     let mut rest = CASE_FILE.as_str();
