@@ -11,14 +11,17 @@ use crate::runner::tokens;
 type Tensor = (Vec<usize>, TensorType, Vec<u8>);
 
 /// A file in parts that a test may change.
-struct Parts {
+pub(crate) struct Parts {
     metadata: Vec<(String, MetaValue)>,
     tensors: Vec<(String, Tensor)>,
 }
 
 impl Parts {
     fn of(recipe: &TinyModel) -> Parts {
-        let gguf = recipe.gguf();
+        Parts::of_file(&recipe.gguf())
+    }
+
+    pub(crate) fn of_file(gguf: &Gguf) -> Parts {
         let metadata = gguf.metadata();
         Parts {
             metadata: metadata
@@ -33,7 +36,7 @@ impl Parts {
         }
     }
 
-    fn set(mut self, key: &str, value: impl Into<MetaValue>) -> Parts {
+    pub(crate) fn set(mut self, key: &str, value: impl Into<MetaValue>) -> Parts {
         self.metadata.retain(|(name, _)| name != key);
         self.metadata.push((key.to_owned(), value.into()));
         self
@@ -46,13 +49,13 @@ impl Parts {
         self
     }
 
-    fn tensor(mut self, name: &str, tensor: Option<Tensor>) -> Parts {
+    pub(crate) fn tensor(mut self, name: &str, tensor: Option<Tensor>) -> Parts {
         self.tensors.retain(|(other, _)| other != name);
         self.tensors.extend(tensor.map(|tensor| (name.to_owned(), tensor)));
         self
     }
 
-    fn gguf(&self) -> Gguf {
+    pub(crate) fn gguf(&self) -> Gguf {
         let mut writer = Writer::new();
         for (key, value) in &self.metadata {
             writer.set(key, value.clone());

@@ -9,3 +9,4 @@ mod identity;
 mod notes;
 mod real_hit;
 mod runner;
+mod transformers;
