@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tapri_engine::{EngineConfig, PrefixHash};
+use tapri_engine::{EngineConfig, KvType, PrefixHash};
 use tapri_registry::ModelRef;
 
 use crate::audit::AuditArgs;
@@ -170,6 +171,9 @@ pub(crate) struct EngineArgs {
     /// The memory for the KV cache, never exceeded
     #[arg(long, env = "TAPRI_KV_MEMORY", hide_env_values = true, value_name = "SIZE", default_value = "2GiB", value_parser = quantity::bytes)]
     pub(crate) kv_memory: u64,
+    /// How the KV cache stores its numbers: q8_0 takes 0.53 times the memory of bf16, and rounds more
+    #[arg(long, env = "TAPRI_KV_TYPE", hide_env_values = true, value_name = "TYPE", default_value = "bf16", value_parser = kv_type())]
+    pub(crate) kv_type: KvType,
     /// Forget a prefix this long after its last use (500ms, 90s, 10m, 1h) [default: never]
     #[arg(long, env = "TAPRI_PREFIX_TTL", hide_env_values = true, value_name = "TIME", value_parser = quantity::duration)]
     pub(crate) prefix_ttl: Option<Duration>,
@@ -208,6 +212,7 @@ impl EngineArgs {
         let EngineArgs {
             no_prefix_cache,
             kv_memory: _,
+            kv_type,
             prefix_ttl,
             prefix_hash,
             block_size,
@@ -215,6 +220,7 @@ impl EngineArgs {
         } = self;
         let mut arguments = vec!["--block-size".to_owned(), block_size.to_string()];
         let mut say = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
+        say("--kv-type", kv_type.to_string());
         if let Some(ttl) = prefix_ttl {
             say("--prefix-ttl", format!("{}ms", ttl.as_millis()));
         }
@@ -236,6 +242,7 @@ impl EngineArgs {
         EngineConfig {
             threads: self.threads.unwrap_or(default.threads),
             kv_memory: self.kv_memory,
+            kv_type: self.kv_type,
             block_size: self.block_size,
             prefix_cache: !self.no_prefix_cache,
             prefix_ttl: self.prefix_ttl,
@@ -254,6 +261,11 @@ pub(crate) fn model(text: &str) -> Result<ModelRef, String> {
         .map_err(|error: tapri_registry::ReferenceError| format!("{error}\nhint: {}", error.hint()))
 }
 
+/// The types by name, as `--help` lists them.
+fn kv_type() -> impl TypedValueParser<Value = KvType> {
+    PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(|name| name.parse::<KvType>())
+}
+
 pub(crate) fn block_size(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(size @ (16 | 32 | 64 | 128 | 256)) => Ok(size),
@@ -269,5 +281,20 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_isolated_engine_gets_the_settings() {
+        let line = ["tapri", "serve", "--kv-type", "q8_0", "--block-size", "32", "--threads", "3"];
+        let Command::Serve(args) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("another command");
+        };
+        let arguments = args.engine.arguments();
+        let again = Cli::try_parse_from(
+            ["tapri", "serve"].into_iter().chain(arguments.iter().map(String::as_str)),
+        );
+        let Command::Serve(again) = again.unwrap().command else { panic!("another command") };
+        assert_eq!(again.engine.kv_type, KvType::Q8_0);
+        assert_eq!((again.engine.block_size, again.engine.threads), (32, args.engine.threads));
     }
 }

@@ -55,12 +55,13 @@ pub(crate) fn load(model: &ModelRef, args: &EngineArgs, beside: Beside) -> Resul
     let engine = Engine::start(&path, config).map_err(failure)?;
     let info = engine.model();
     eprintln!(
-        "{}: {} on {} thread{}, KV memory {}",
+        "{}: {} on {} thread{}, KV memory {} in {}",
         path.file_name().unwrap_or_default().to_string_lossy(),
         info.isa,
         threads,
         if threads.get() == 1 { "" } else { "s" },
         show_memory(info.kv_bytes as u64),
+        info.kv_type,
     );
     let name = name(model, &path);
     let mut aliases = vec![info.name.clone()];

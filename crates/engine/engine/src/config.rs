@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use tapri_kernels::Isa;
+use tapri_kernels::{Isa, KvType};
 use tapri_kv::PrefixHash;
 
 use crate::adapters::AdapterFile;
@@ -17,6 +17,8 @@ pub struct EngineConfig {
     pub isa: Option<Isa>,
     /// The one memory budget of the KV cache, in bytes; never exceeded.
     pub kv_memory: u64,
+    /// How keys and values are stored.
+    pub kv_type: KvType,
     /// Tokens in a KV block: a multiple of 16, at most 256.
     pub block_size: usize,
     /// Whether calls may use what earlier calls left behind.
@@ -43,6 +45,7 @@ impl Default for EngineConfig {
             threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             isa: None,
             kv_memory: 2 << 30,
+            kv_type: KvType::Bf16,
             block_size: 16,
             prefix_cache: true,
             prefix_ttl: None,

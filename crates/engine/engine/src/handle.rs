@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tapri_gguf::{Gguf, GgufError};
-use tapri_kernels::{Compute, Isa, IsaError, KvStore, KvStoreError};
+use tapri_kernels::{Compute, Isa, IsaError, KvStore, KvStoreError, KvType};
 use tapri_kv::{
     CacheConfig, CallId, ConfigError, GroupSpec, Picture, PrefixCache, ResetReport, Root,
 };
@@ -48,6 +48,8 @@ pub struct ModelInfo {
     pub kv_bytes: usize,
     /// The adapters that calls may name. Their bytes come on top of the weights'.
     pub adapters: Vec<AdapterInfo>,
+    /// How keys and values are stored.
+    pub kv_type: KvType,
 }
 
 /// Why an engine did not start.
@@ -279,7 +281,7 @@ impl Engine {
 
         let adapters = Adapters::load(&config.adapters, &model, &compute)?;
 
-        let plan = model.kv_plan(config.block_size);
+        let plan = model.kv_plan(config.block_size).stored(config.kv_type);
         let block_bytes = plan.layout.block_bytes();
         let blocks = usize::try_from(config.kv_memory / block_bytes as u64).unwrap_or(usize::MAX);
         // The null block, which takes address space alone, and a block of every group for one token.
@@ -313,6 +315,7 @@ impl Engine {
             weight_bytes: model.weight_bytes(),
             kv_bytes: (blocks - 1) * block_bytes,
             adapters: adapters.infos(),
+            kv_type: config.kv_type,
         };
         let tokenizer = Arc::new(tokenizer);
         let shared = Arc::new(Shared::default());

@@ -42,5 +42,5 @@ pub use handle::{
 pub use request::{CacheUse, GenerateRequest, Sampling, Scope, StopRules};
 pub use stats::EngineStats;
 pub use tapri_gguf::TokenId;
-pub use tapri_kernels::Isa;
+pub use tapri_kernels::{Isa, KvType};
 pub use tapri_kv::{Picture, PrefixHash, ResetReport, Root, Run, Stop, StopReason};

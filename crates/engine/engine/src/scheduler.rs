@@ -273,7 +273,7 @@ impl Scheduler {
             // Covers the file's bytes (weights, tokenizer) and the RoPE settings that it leaves implicit.
             model: &self.model.fingerprint(),
             rope: b"",
-            kv_type: "bf16",
+            kv_type: self.config.kv_type.name(),
             block_tokens: self.config.block_size,
             hash: self.config.prefix_hash,
             tenant: &scope.0,

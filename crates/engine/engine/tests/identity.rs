@@ -6,7 +6,7 @@ mod support;
 use std::num::NonZeroUsize;
 
 use support::{Seen, ask, config, finish, prompt, request, start, threads};
-use tapri_engine::{CacheUse, Engine, EngineConfig, TokenId};
+use tapri_engine::{CacheUse, Engine, EngineConfig, KvType, TokenId};
 use tapri_model::tiny::{TinyModel, TinyWeights};
 
 fn models() -> Vec<TinyModel> {
@@ -87,6 +87,33 @@ fn block_sizes_change_nothing() {
             assert_eq!(answer.admitted.cached_tokens, cached);
             assert_eq!(answer.seen(), expected, "blocks of {block_size}");
         }
+    }
+}
+
+/// In fewer bits too, a hit changes nothing: what differs from bf16 is the same cold, warm, alone and together.
+#[test]
+fn keys_and_values_in_eight_bits_give_the_same_cold_and_warm() {
+    for model in [TinyModel::llama(), TinyModel::gemma3()] {
+        let base = EngineConfig { kv_type: KvType::Q8_0, ..config() };
+        let prompts: Vec<_> = [300, 150, 17].iter().map(|&n| prompt(n, n as u32)).collect();
+        let expected: Vec<_> = prompts
+            .iter()
+            .map(|text| {
+                let chunk = NonZeroUsize::new(4096).unwrap();
+                let cold = EngineConfig { prefix_cache: false, chunk, ..base.clone() };
+                ask(&start(&model, cold), request(text.clone(), 12)).seen()
+            })
+            .collect();
+        assert_ne!(expected[0], reference(&model, &prompts[0]), "q8_0 must round something");
+        let engine =
+            start(&model, EngineConfig { chunk: NonZeroUsize::new(48).unwrap(), ..base.clone() });
+        for _ in 0..2 {
+            for (answer, expected) in together(&engine, &prompts).iter().zip(&expected) {
+                assert_eq!(&answer.seen(), expected);
+            }
+        }
+        let warm = ask(&engine, request(prompts[0].clone(), 12));
+        assert_eq!((warm.admitted.cached_tokens, &warm.seen()), (288, &expected[0]));
     }
 }
 

@@ -2,7 +2,7 @@
 //! decoding of eight sequences, over one start in the same pages and over copies of it.
 //!
 //! `cargo bench -p tapri-kernels --bench attention`. Throughput is in floating-point operations (4 per row, key and dimension) for
-//! prefill and in bytes of keys and values for decoding.
+//! prefill and in bytes of keys and values, counted as bf16, for decoding.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -10,7 +10,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tapri_kernels::{AttnScratch, Compute, Isa, KvLayout, KvStore, SeqRows, attention, write_kv};
+use tapri_kernels::{
+    AttnScratch, Compute, Isa, KvLayout, KvStore, KvType, SeqRows, attention, write_kv,
+};
 
 struct Case {
     name: &'static str,
@@ -116,12 +118,13 @@ fn noise(n: usize) -> Vec<f32> {
     (0..n).map(|_| next()).collect()
 }
 
-fn paged(case: &Case, compute: &Compute) -> (KvStore, Vec<u32>) {
+fn paged(case: &Case, kv_type: KvType, compute: &Compute) -> (KvStore, Vec<u32>) {
     let layout = KvLayout {
         layers_per_block: 1,
         kv_heads: case.kv_heads,
         head_dim: case.head_dim,
         block_tokens: 16,
+        kv_type,
     };
     let tokens = case.start + case.rows;
     let blocks = tokens.div_ceil(16);
@@ -142,15 +145,15 @@ fn paged(case: &Case, compute: &Compute) -> (KvStore, Vec<u32>) {
 
 fn bench(c: &mut Criterion) {
     let isa = Isa::from_env().unwrap();
-    for threads in [1, 2] {
+    for (kv_type, threads) in KvType::ALL.into_iter().flat_map(|kind| [(kind, 1), (kind, 2)]) {
         let compute = Compute::new(isa, threads);
-        let mut group = c.benchmark_group(format!("attention/{isa}/{threads}"));
+        let mut group = c.benchmark_group(format!("attention/{isa}/{kv_type}/{threads}"));
         group
             .sample_size(10)
             .warm_up_time(Duration::from_millis(200))
             .measurement_time(Duration::from_secs(1));
         for case in &CASES {
-            let (store, table) = paged(case, &compute);
+            let (store, table) = paged(case, kv_type, &compute);
             let q = noise(case.rows * case.q_heads * case.head_dim);
             let mut out = vec![0.0; q.len()];
             let mut scratch = AttnScratch::new();
@@ -232,6 +235,7 @@ impl Crowd {
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
             block_tokens: 16,
+            kv_type: KvType::Bf16,
         };
         let (start, own) = (self.start / 16, self.own / 16);
         let starts = if self.shared { 1 } else { self.sequences };

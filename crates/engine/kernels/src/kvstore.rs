@@ -1,90 +1,33 @@
-//! The memory that holds keys and values: blocks of pages in bf16, in the layout that the attention kernels read.
+//! The memory that holds keys and values: blocks of pages, in the layout that the attention kernels read.
 //!
 //! A block holds `block_tokens` tokens of every layer of one group and every KV head:
 //! `[layer][tile of 16 tokens][KV head][K then V]`. Within a tile, with `d` for the head's dimension,
 //!
-//! - K is `[d / 2][16 keys][2 dims]`: one 64-byte row is two dims of all sixteen keys, so a score needs no reduction over lanes;
-//! - V is `[d / 32][8 key pairs][32 dims][2 keys]`: one kilobyte is 32 dims of all sixteen keys.
+//! - K is `[d / 2][16 keys][2 dims]`: one 64-byte row of bf16 is two dims of all sixteen keys, so a score needs no reduction over lanes;
+//! - V is `[d / 32][8 key pairs][32 dims][2 keys]`: one kilobyte of bf16 is 32 dims of all sixteen keys.
 //!
-//! Both let one 512-bit load feed every query row of a tile. Block 0 is the null block: it is never written, and reads as zeros.
+//! Both let one 512-bit load feed every query row of a tile. In q8_0 a tile has the same order in bytes, and scales behind them
+//! (`kvstore/q8.rs`). Block 0 is the null block: it is never written, and reads as zeros.
 
 mod bf16;
+mod layout;
+pub(crate) mod q8;
 mod sequence;
 mod write;
 
+pub use layout::{KvLayout, KvType, KvTypeError, TILE_TOKENS};
 pub use sequence::SeqRows;
 pub(crate) use sequence::check_rows;
 pub use write::write_kv;
 
-pub(crate) use bf16::{from_bf16, to_bf16};
+pub(crate) use bf16::{from_bf16, round_to_bf16, to_bf16};
+use layout::{key_index, value_index};
 
 use memmap2::MmapMut;
-
-/// Tokens in one tile, the unit that the kernels read.
-pub const TILE_TOKENS: usize = 16;
 
 /// Regions from this size on ask for huge pages: decoding walks all of a long prompt's pages, and small ones cost TLB misses
 /// (measured: 10 percent in decoding, 2 in prefill).
 const HUGE_PAGES_FROM: usize = 8 << 20;
-
-/// The shape of a block: every block of a store has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KvLayout {
-    /// Layers of a group; each block holds the keys and values of all of them.
-    pub layers_per_block: usize,
-    /// KV heads of a layer.
-    pub kv_heads: usize,
-    /// Dimensions of a head, a multiple of 32.
-    pub head_dim: usize,
-    /// Tokens of a block: a multiple of 16 that divides 256.
-    pub block_tokens: usize,
-}
-
-impl KvLayout {
-    /// Bytes of one block.
-    #[must_use]
-    pub fn block_bytes(&self) -> usize {
-        self.block_elements() * size_of::<u16>()
-    }
-
-    /// Tiles of 16 tokens in one block.
-    #[must_use]
-    pub fn tiles_per_block(&self) -> usize {
-        self.block_tokens / TILE_TOKENS
-    }
-
-    /// bf16 values in one block.
-    pub(crate) fn block_elements(&self) -> usize {
-        self.layers_per_block * self.layer_elements()
-    }
-
-    /// bf16 values that one layer takes of a block.
-    pub(crate) fn layer_elements(&self) -> usize {
-        self.tiles_per_block() * self.kv_heads * self.tile_elements()
-    }
-
-    /// bf16 values in one tile of one KV head, K and V together.
-    pub(crate) fn tile_elements(&self) -> usize {
-        2 * TILE_TOKENS * self.head_dim
-    }
-
-    fn check(&self) -> Result<(), KvStoreError> {
-        let reject = |what| Err(KvStoreError::Layout { layout: *self, what });
-        if self.layers_per_block == 0 || self.kv_heads == 0 {
-            return reject("there must be at least one layer and one KV head");
-        }
-        if self.head_dim == 0 || !self.head_dim.is_multiple_of(32) {
-            return reject("the head dimension must be a multiple of 32");
-        }
-        if self.block_tokens == 0
-            || !self.block_tokens.is_multiple_of(TILE_TOKENS)
-            || 256 % self.block_tokens != 0
-        {
-            return reject("tokens per block must be 16, 32, 64, 128 or 256");
-        }
-        Ok(())
-    }
-}
 
 /// Why a [`KvStore`] could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +65,9 @@ pub enum KvStoreError {
 ///
 /// ```
 /// use tapri_kernels::{KvLayout, KvStore};
-/// let layout = KvLayout { layers_per_block: 3, kv_heads: 1, head_dim: 256, block_tokens: 16 };
+/// # use tapri_kernels::KvType;
+/// let kv_type = KvType::Bf16;
+/// let layout = KvLayout { layers_per_block: 3, kv_heads: 1, head_dim: 256, block_tokens: 16, kv_type };
 /// let store = KvStore::new(layout, 1_000)?;
 /// assert_eq!(store.bytes(), 1_000 * layout.block_bytes());
 /// # Ok::<(), tapri_kernels::KvStoreError>(())
@@ -216,7 +161,7 @@ impl KvStore {
         &self.memory[id * size..(id + 1) * size]
     }
 
-    /// Reads back one token's key and value of one KV head, as stored (bf16 widened to f32).
+    /// Reads back one token's key and value of one KV head, as attention multiplies them (bf16 widened to f32).
     ///
     /// # Panics
     /// When an index is outside the layout, or `k` or `v` is not `head_dim` long.
@@ -236,9 +181,17 @@ impl KvStore {
         );
         assert!(slot < l.block_tokens && kv_head < l.kv_heads, "slot {slot}, KV head {kv_head}");
         assert!(k.len() == l.head_dim && v.len() == l.head_dim, "k and v must be one head long");
-        let start = self.tile_offset(block, layer, slot / TILE_TOKENS, kv_head);
-        let tile = &self.elements()[start..start + l.tile_elements()];
-        let (keys, values) = tile.split_at(TILE_TOKENS * l.head_dim);
+        let tile = self.tile(block, layer, slot / TILE_TOKENS, kv_head);
+        let mut unpacked = Vec::new();
+        let elements: &[u16] = match l.kv_type {
+            KvType::Bf16 => bytemuck::cast_slice(tile),
+            KvType::Q8_0 => {
+                unpacked.resize(l.tile_elements(), 0);
+                q8::unpack(tile, l.head_dim, &mut unpacked);
+                &unpacked
+            }
+        };
+        let (keys, values) = elements.split_at(TILE_TOKENS * l.head_dim);
         let slot = slot % TILE_TOKENS;
         for d in 0..l.head_dim {
             k[d] = from_bf16(keys[key_index(d, slot)]);
@@ -246,11 +199,13 @@ impl KvStore {
         }
     }
 
-    pub(crate) fn elements(&self) -> &[u16] {
-        bytemuck::cast_slice(&self.memory[..self.bytes()])
+    /// The stored bytes of one tile of one KV head.
+    pub(crate) fn tile(&self, block: u32, layer: usize, tile: usize, kv_head: usize) -> &[u8] {
+        let start = self.tile_offset(block, layer, tile, kv_head);
+        &self.memory[start..start + self.layout.tile_bytes()]
     }
 
-    /// Where a tile of one KV head starts, in bf16 values from the region's start.
+    /// Where a tile of one KV head starts, in bytes from the region's start.
     pub(crate) fn tile_offset(
         &self,
         block: u32,
@@ -261,23 +216,11 @@ impl KvStore {
         let l = &self.layout;
         (((block as usize * l.layers_per_block + layer) * l.tiles_per_block() + tile) * l.kv_heads
             + kv_head)
-            * l.tile_elements()
+            * l.tile_bytes()
     }
 
-    fn elements_mut(&mut self) -> &mut [u16] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         let bytes = self.bytes();
-        bytemuck::cast_slice_mut(&mut self.memory[..bytes])
+        &mut self.memory[..bytes]
     }
-}
-
-/// Index of dimension `d` of key `slot` in the K part of a tile.
-#[inline(always)]
-pub(crate) fn key_index(d: usize, slot: usize) -> usize {
-    (d / 2) * (2 * TILE_TOKENS) + slot * 2 + d % 2
-}
-
-/// Index of dimension `d` of value `slot` in the V part of a tile.
-#[inline(always)]
-pub(crate) fn value_index(d: usize, slot: usize) -> usize {
-    (d / 32) * (32 * TILE_TOKENS) + (slot / 2) * 64 + (d % 32) * 2 + slot % 2
 }

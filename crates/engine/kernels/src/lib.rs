@@ -21,7 +21,7 @@
 //! | `weights` | matrices repacked into panels of 16 columns; `weights/layout.rs` draws them |
 //! | `activations` | rows as 8-bit integers with a scale for each 32 |
 //! | `matmul` | products; the order of their sums is in its text |
-//! | `kvstore`, `attention` | pages of keys and values in bf16, and attention over them where they lie |
+//! | `kvstore`, `attention` | pages of keys and values in bf16 or q8_0, and attention over them where they lie |
 //! | `elementwise` | norms, RoPE, gates |
 //! | `scan` | one int8 vector against many: the flat index of the semantic cache |
 //!
@@ -66,7 +66,9 @@ pub use elementwise::{
 };
 pub use half::f16_to_f32;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
-pub use kvstore::{KvLayout, KvStore, KvStoreError, SeqRows, TILE_TOKENS, write_kv};
+pub use kvstore::{
+    KvLayout, KvStore, KvStoreError, KvType, KvTypeError, SeqRows, TILE_TOKENS, write_kv,
+};
 pub use matmul::matmul;
 pub use pool::Pool;
 pub use quant::{Quant, dequantise};

@@ -6,7 +6,7 @@
 mod layer;
 mod rows;
 
-use tapri_kernels::{self as kernels, Compute, KvStore};
+use tapri_kernels::{self as kernels, Compute, KvLayout, KvStore};
 
 use crate::batch::{self, ForwardError, SequenceBatch};
 use crate::model::Model;
@@ -44,7 +44,9 @@ impl Model {
         logits.clear();
         scratch.profile.begin();
         let layout = *store.layout();
-        if layout != self.kv_layout(layout.block_tokens) {
+        // However the numbers are stored: the kernels see to that.
+        let KvLayout { kv_type, block_tokens, .. } = layout;
+        if layout != (KvLayout { kv_type, ..self.kv_layout(block_tokens) }) {
             return Err(ForwardError::Layout);
         }
         batch::check(&self.config, &self.windows, layout.block_tokens, store.blocks(), batch)?;

@@ -1,7 +1,7 @@
 //! A loaded model.
 
 use tapri_gguf::Gguf;
-use tapri_kernels::{Compute, Keep, KvLayout, RopeTable, TILE_TOKENS};
+use tapri_kernels::{Compute, Keep, KvLayout, KvType, RopeTable, TILE_TOKENS};
 
 use crate::config::RopeConfig;
 use crate::plan::{self, GroupPlan};
@@ -82,7 +82,7 @@ impl Model {
         &self.config
     }
 
-    /// How the layers share blocks of `block_tokens` tokens.
+    /// How the layers share blocks of `block_tokens` tokens, in bf16 (see [`KvPlan::stored`]).
     ///
     /// # Panics
     /// If `block_tokens` is not a positive multiple of 16.
@@ -100,6 +100,7 @@ impl Model {
             kv_heads: self.config.kv_heads,
             head_dim: self.config.head_dim,
             block_tokens,
+            kv_type: KvType::Bf16,
         }
     }
 

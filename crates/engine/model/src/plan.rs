@@ -1,6 +1,6 @@
 //! How a model's layers share KV blocks.
 
-use tapri_kernels::KvLayout;
+use tapri_kernels::{KvLayout, KvType};
 
 use crate::ModelConfig;
 
@@ -23,6 +23,16 @@ pub struct KvPlan {
     pub layout: KvLayout,
     /// The groups: those that see everything first, then by window.
     pub groups: Vec<GroupPlan>,
+}
+
+impl KvPlan {
+    /// The same plan over blocks that store their numbers so. A model computes over any of them; its results are exact for each,
+    /// and differ between them.
+    #[must_use]
+    pub fn stored(mut self, kv_type: KvType) -> KvPlan {
+        self.layout.kv_type = kv_type;
+        self
+    }
 }
 
 /// Splits a model's layers into groups of equal size. A configuration has at least one layer, so there is at least one group.

@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use clap::Command;
+use tapri_engine::KvType;
 
 use super::Config;
 use super::reader::{At, Scalar, Section, word};
@@ -57,6 +58,7 @@ const KEYS: &[(&str, &[Key])] = &[
             ("model", "model", Checked(model)),
             ("embed_model", "embed_model", Checked(model)),
             ("kv_memory", "kv_memory", Checked(size)),
+            ("kv_type", "kv_type", Checked(kv_type)),
             ("prefix_cache", "no_prefix_cache", Opposite),
             ("prefix_ttl", "prefix_ttl", Checked(time)),
             ("prefix_hash", "prefix_hash", Checked(hash)),
@@ -192,6 +194,10 @@ fn block(text: &str) -> Result<(), String> {
 
 fn isolation(text: &str) -> Result<(), String> {
     word(&[("scope", ()), ("process", ())])(text)
+}
+
+fn kv_type(text: &str) -> Result<(), String> {
+    word(&KvType::ALL.map(|kind| (kind.name(), ())))(text)
 }
 
 fn hash(text: &str) -> Result<(), String> {

@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::kernel::{block, merge, per_rows};
 use super::tile::{Fresh, Kernel, Tile};
 use super::vector::Vector;
+use crate::kvstore::q8;
 
 #[derive(Clone, Copy)]
 struct F32x8(__m256);
@@ -131,6 +132,15 @@ impl Kernel for Avx2 {
         }
         // SAFETY: the caller's contract. Few rows take wider tiles: the products would wait for each other otherwise.
         unsafe { per_rows!(tile, fresh, rows, [1, 4], [2, 4], [3, 2], [4, 2], [5, 2], [6, 2]) }
+    }
+
+    unsafe fn unpack(tile: &[u8], head_dim: usize, out: &mut [u16]) {
+        #[target_feature(enable = "avx2,fma")]
+        fn run(tile: &[u8], head_dim: usize, out: &mut [u16]) {
+            q8::unpack(tile, head_dim, out);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { run(tile, head_dim, out) }
     }
 
     unsafe fn merge(so_far: &mut [f32], old: f32, fresh: &[f32], new: f32) {

@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 use super::kernel::{block, merge, per_rows};
 use super::tile::{Fresh, Kernel, Tile};
 use super::vector::Vector;
+use crate::kvstore::q8;
 
 #[derive(Clone, Copy)]
 struct F32x16(__m512);
@@ -136,6 +137,15 @@ impl Kernel for Avx512 {
                 [12, 2]
             )
         }
+    }
+
+    unsafe fn unpack(tile: &[u8], head_dim: usize, out: &mut [u16]) {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+        fn run(tile: &[u8], head_dim: usize, out: &mut [u16]) {
+            q8::unpack(tile, head_dim, out);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { run(tile, head_dim, out) }
     }
 
     unsafe fn merge(so_far: &mut [f32], old: f32, fresh: &[f32], new: f32) {

@@ -9,7 +9,7 @@ use super::tile::{Fresh, Kernel, MAX_ROWS, PAGES, Tile};
 use super::{KEY_BLOCK, first_visible};
 use crate::compute::Disjoint;
 use crate::kvstore::TILE_TOKENS;
-use crate::{Compute, KvStore, SeqRows};
+use crate::{Compute, KvStore, KvType, SeqRows};
 
 /// Results of single key blocks that are kept at most, in floats: 32 MiB. Eight sequences of four heads of 256 dimensions that
 /// decode at a depth of 30,000 take 4 MiB.
@@ -38,6 +38,8 @@ struct ThreadScratch {
     q: Vec<f32>,
     softmax: Vec<Softmax>,
     fresh: Option<Fresh>,
+    /// The pages of a key block in bf16, where they are stored otherwise.
+    unpacked: Vec<u16>,
 }
 
 /// The arguments of a call.
@@ -227,7 +229,7 @@ impl Worker<'_> {
         };
         let mut ranges: [Range<usize>; MAX_ROWS] = Default::default();
         for block in self.item.blocks.clone() {
-            let pages = self.pages(block);
+            let pages = self.pages::<K>(block, &mut scratch.unpacked);
             for tile in 0..tiles {
                 let part = even(rows.len(), tiles, tile);
                 let (mut first, mut end) = (KEY_BLOCK, 0);
@@ -284,23 +286,41 @@ impl Worker<'_> {
     }
 
     /// The pages of a key block; one that is not there is read from the null block, and no row sees it.
-    fn pages(&self, block: usize) -> [&[u16]; PAGES] {
+    fn pages<'b, K: Kernel>(
+        &'b self,
+        block: usize,
+        unpacked: &'b mut Vec<u16>,
+    ) -> [&'b [u16]; PAGES] {
         let layout = self.call.store.layout();
         // Any of the unit's sequences: they hold these keys in the same pages.
         let table = self.call.seqs[self.reader(0).0].blocks;
-        let size = layout.tile_elements();
-        let elements = self.call.store.elements();
-        std::array::from_fn(|page| {
+        let stored: [&[u8]; PAGES] = std::array::from_fn(|page| {
             let tile = block * PAGES + page;
             let id = table.get(tile / layout.tiles_per_block()).copied().unwrap_or(0);
             let id = if (id as usize) < self.call.store.blocks() { id } else { 0 };
-            let at = self.call.store.tile_offset(
-                id,
-                self.call.layer,
-                tile % layout.tiles_per_block(),
-                self.unit.kv_head,
-            );
-            &elements[at..at + size]
-        })
+            let tile = tile % layout.tiles_per_block();
+            self.call.store.tile(id, self.call.layer, tile, self.unit.kv_head)
+        });
+        if layout.kv_type == KvType::Bf16 {
+            return stored.map(bytemuck::cast_slice);
+        }
+        // Once for all tiles of the item. Pages that none of its rows sees are left as they are.
+        let (mut first, mut end) = (KEY_BLOCK, 0);
+        for row in self.item.rows.clone() {
+            let (seq, row) = self.reader(row);
+            let seen = visible(self.call, self.shape, seq, row, block);
+            if !seen.is_empty() {
+                first = first.min(seen.start);
+                end = end.max(seen.end);
+            }
+        }
+        let size = layout.tile_elements();
+        unpacked.resize(PAGES * size, 0);
+        for page in first / TILE_TOKENS..end.div_ceil(TILE_TOKENS) {
+            let out = &mut unpacked[page * size..(page + 1) * size];
+            // SAFETY: the CPU has the path's instructions.
+            unsafe { K::unpack(stored[page], layout.head_dim, out) };
+        }
+        std::array::from_fn(|page| &unpacked[page * size..(page + 1) * size])
     }
 }

@@ -3,7 +3,7 @@
 use super::exp2::exp2;
 use super::merge::{self, NO_MAX, Softmax};
 use super::tile::{Fresh, Kernel, MAX_ROWS, SCORE_STRIDE, Tile};
-use crate::kvstore::{TILE_TOKENS, from_bf16};
+use crate::kvstore::{TILE_TOKENS, from_bf16, q8};
 
 /// Partial sums of a row's probabilities: key `j` adds to lane `j % LANES`.
 const LANES: usize = 16;
@@ -20,6 +20,10 @@ impl Kernel for Scalar {
             fresh.softmax[row] = softmax(tile, row, scores);
             value(tile, scores, &mut fresh.out[row * tile.head_dim..(row + 1) * tile.head_dim]);
         }
+    }
+
+    unsafe fn unpack(tile: &[u8], head_dim: usize, out: &mut [u16]) {
+        q8::unpack(tile, head_dim, out);
     }
 
     unsafe fn merge(so_far: &mut [f32], old: f32, block: &[f32], fresh: f32) {

@@ -20,7 +20,7 @@ pub(super) struct Tile<'a> {
     /// `[head_dim, rows]`, scaled for scores in units of log2: with the rows side by side a kernel reads them at fixed offsets.
     pub(super) q: &'a [f32],
     pub(super) head_dim: usize,
-    /// For each page of the block its K and V (see [`KvStore`](crate::KvStore)). Only those in `used` are filled.
+    /// For each page of the block its K and V in bf16 (see [`KvStore`](crate::KvStore)). Only those in `used` are filled.
     pub(super) pages: &'a [&'a [u16]; PAGES],
     /// Pages that any row sees.
     pub(super) used: Range<usize>,
@@ -58,6 +58,12 @@ pub(super) trait Kernel {
     /// # Safety
     /// The CPU must have the path's instructions.
     unsafe fn block(tile: &Tile<'_>, fresh: &mut Fresh);
+
+    /// [`q8::unpack`](crate::kvstore::q8::unpack) with the path's instructions.
+    ///
+    /// # Safety
+    /// As for `block`.
+    unsafe fn unpack(tile: &[u8], head_dim: usize, out: &mut [u16]);
 
     /// [`merge`](super::merge::merge) with the path's instructions.
     ///

@@ -10,11 +10,15 @@ pub(crate) fn from_bf16(x: u16) -> f32 {
 /// of them (the AVX-512 instruction would flush denormals).
 #[inline(always)]
 pub(crate) fn to_bf16(x: f32) -> u16 {
+    let quiet = ((x.to_bits() | 0x0040_0000) >> 16) as u16;
+    if x.is_nan() { quiet } else { round_to_bf16(x) }
+}
+
+/// The same for what is no NaN, or one whose lower half is zero.
+#[inline(always)]
+pub(crate) fn round_to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
-    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
-    let quiet = bits | 0x0040_0000;
-    let wide = if x.is_nan() { quiet } else { rounded };
-    (wide >> 16) as u16
+    (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16
 }
 
 #[cfg(test)]

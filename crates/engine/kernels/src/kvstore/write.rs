@@ -1,14 +1,14 @@
 //! Writing new keys and values into their tiles.
 
 use super::sequence::check_rows;
-use super::{KvStore, SeqRows, TILE_TOKENS, to_bf16};
+use super::{KvLayout, KvStore, KvType, SeqRows, TILE_TOKENS, q8, to_bf16};
 use crate::Compute;
 use crate::compute::Disjoint;
 
 /// Rows from which writing is worth the hand-off to other threads.
 const PARALLEL_ROWS: usize = 64;
 
-/// Stores the keys and values of a call's rows, rounded to bf16.
+/// Stores the keys and values of a call's rows, rounded to the store's type.
 ///
 /// `k` and `v` are `[rows, kv_heads, head_dim]`, keys after RoPE. `layer_in_block` counts within the group.
 ///
@@ -62,20 +62,20 @@ pub fn write_kv(
         store.written[block as usize] = true;
     }
 
-    let tile_span = layout.kv_heads * layout.tile_elements();
-    let elements = store.elements_mut();
+    let tile_span = layout.kv_heads * layout.tile_bytes();
+    let bytes = store.bytes_mut();
     if k.len() / width < PARALLEL_ROWS || compute.threads() == 1 {
         for job in &jobs {
-            job.write(&mut elements[job.offset..job.offset + tile_span], layout.head_dim, k, v);
+            job.write(&mut bytes[job.offset..job.offset + tile_span], &layout, k, v);
         }
         return;
     }
-    let region = Disjoint::new(elements);
+    let region = Disjoint::new(bytes);
     compute.run(jobs.len(), |i| {
         // SAFETY: jobs lie in different tiles (the blocks are distinct, as checked above, and a sequence has one job a
-        // tile), each run once, and `elements` is borrowed exclusively until `run` returns.
+        // tile), each run once, and `bytes` is borrowed exclusively until `run` returns.
         let tile = unsafe { region.slice(jobs[i].offset, tile_span) };
-        jobs[i].write(tile, layout.head_dim, k, v);
+        jobs[i].write(tile, &layout, k, v);
     });
 }
 
@@ -88,15 +88,23 @@ struct Job {
 
 impl Job {
     /// `tile` is `[kv_heads][K then V]`.
-    fn write(&self, tile: &mut [u16], head_dim: usize, k: &[f32], v: &[f32]) {
-        let part = TILE_TOKENS * head_dim;
-        let width = tile.len() / (2 * part) * head_dim;
-        for (head, tile) in tile.chunks_exact_mut(2 * part).enumerate() {
-            let (keys, values) = tile.split_at_mut(part);
+    fn write(&self, tile: &mut [u8], layout: &KvLayout, k: &[f32], v: &[f32]) {
+        let (head_dim, width) = (layout.head_dim, layout.kv_heads * layout.head_dim);
+        for (head, tile) in tile.chunks_exact_mut(layout.tile_bytes()).enumerate() {
+            let (keys, values) = tile.split_at_mut(tile.len() / 2);
             for slot in self.slots.0..self.slots.1 {
                 let at = (self.row + slot - self.slots.0) * width + head * head_dim;
-                write_key(keys, slot, &k[at..at + head_dim]);
-                write_value(values, slot, &v[at..at + head_dim]);
+                let (k, v) = (&k[at..at + head_dim], &v[at..at + head_dim]);
+                match layout.kv_type {
+                    KvType::Bf16 => {
+                        write_key(bytemuck::cast_slice_mut(keys), slot, k);
+                        write_value(bytemuck::cast_slice_mut(values), slot, v);
+                    }
+                    KvType::Q8_0 => {
+                        q8::write_key(keys, slot, k);
+                        q8::write_value(values, slot, v);
+                    }
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The promise: a row's bits depend on the row alone.
 
-use tapri_kernels::{AttnScratch, Compute, Isa};
+use tapri_kernels::{AttnScratch, Compute, Isa, KvType};
 
 use crate::scene::{Paged, Sequence, Shape, first_difference};
 
@@ -13,6 +13,8 @@ fn shapes() -> Vec<Shape> {
         Shape::new(9, 3, 64, None),
         Shape::new(3, 1, 64, Some(100)),
         Shape::new(8, 1, 128, None),
+        Shape::new(3, 1, 64, None).stored(KvType::Q8_0),
+        Shape::new(9, 3, 64, Some(100)).stored(KvType::Q8_0),
     ]
 }
 
@@ -105,8 +107,9 @@ fn a_batch_changes_nothing() {
 
 #[test]
 fn the_null_block_may_stand_outside_the_window() {
-    for isa in Isa::available() {
-        let shape = Shape::new(4, 1, 256, Some(100));
+    let shape = Shape::new(4, 1, 256, Some(100));
+    let shapes = KvType::ALL.map(|kv_type| shape.stored(kv_type));
+    for (isa, shape) in Isa::available().into_iter().flat_map(|isa| shapes.map(|s| (isa, s))) {
         let sequences = [Sequence::random(&shape, TOKENS, 5)];
         let compute = Compute::new(isa, 2);
         let mut scratch = AttnScratch::new();
@@ -119,6 +122,6 @@ fn the_null_block_may_stand_outside_the_window() {
         table.append(&mut paged.tables[0]);
         paged.tables[0] = table;
         let got = paged.call(&compute, &mut scratch, &sequences, &[(0, 650, TOKENS)]);
-        assert_eq!(first_difference(&want, &got), None, "{isa}");
+        assert_eq!(first_difference(&want, &got), None, "{isa} {shape:?}");
     }
 }

@@ -3,15 +3,26 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tapri_kernels::{
-    AttnScratch, Compute, Isa, KvLayout, KvStore, KvStoreError, SeqRows, attention, write_kv,
+    AttnScratch, Compute, Isa, KvLayout, KvStore, KvStoreError, KvType, SeqRows, attention,
+    write_kv,
 };
 
 use crate::scene::{Paged, Sequence, Shape, first_difference};
 
+fn layout(
+    layers_per_block: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    block_tokens: usize,
+) -> KvLayout {
+    KvLayout { layers_per_block, kv_heads, head_dim, block_tokens, kv_type: KvType::Bf16 }
+}
+
 #[test]
 fn a_cleared_block_hides_what_it_held() {
     let shape = Shape::new(4, 1, 64, None);
-    for isa in Isa::available() {
+    let shapes = KvType::ALL.map(|kv_type| shape.stored(kv_type));
+    for (isa, shape) in Isa::available().into_iter().flat_map(|isa| shapes.map(|s| (isa, s))) {
         let compute = Compute::new(isa, 2);
         let mut scratch = AttnScratch::new();
         let mut poison = Sequence::random(&shape, 64, 1);
@@ -32,13 +43,18 @@ fn a_cleared_block_hides_what_it_held() {
         }
         paged.tables[1] = reused;
         let got = paged.call(&compute, &mut scratch, &sequences, &[(1, 0, 37)]);
-        assert_eq!(first_difference(&want, &got), None, "{isa}");
+        assert_eq!(first_difference(&want, &got), None, "{isa} {shape:?}");
     }
 }
 
 #[test]
 fn what_is_written_is_read_back_rounded() {
-    let layout = KvLayout { layers_per_block: 2, kv_heads: 3, head_dim: 64, block_tokens: 32 };
+    for kv_type in KvType::ALL {
+        written_and_read_back(KvLayout { kv_type, ..layout(2, 3, 64, 32) });
+    }
+}
+
+fn written_and_read_back(layout: KvLayout) {
     let mut store = KvStore::new(layout, 4).unwrap();
     let compute = Compute::new(Isa::best(), 2);
     let tokens = 70;
@@ -60,8 +76,13 @@ fn what_is_written_is_read_back_rounded() {
             store.read_token(blocks[t / 32], 1, t % 32, h, &mut key, &mut val);
             for d in 0..64 {
                 let want = value(t, h, d);
+                let near = match layout.kv_type {
+                    KvType::Bf16 => want * 0.004,
+                    // Half of a 127th of the largest that shares its scale, and the rounding to bf16.
+                    KvType::Q8_0 => value(t, h, d | 31) * 0.008,
+                };
                 assert!(
-                    (key[d] - want).abs() <= want * 0.004,
+                    (key[d] - want).abs() <= near,
                     "token {t}, head {h}, dim {d}: {} for {want}",
                     key[d]
                 );
@@ -78,7 +99,7 @@ fn what_is_written_is_read_back_rounded() {
 
 #[test]
 fn unusable_layouts_are_refused() {
-    let good = KvLayout { layers_per_block: 1, kv_heads: 1, head_dim: 64, block_tokens: 16 };
+    let good = layout(1, 1, 64, 16);
     assert_eq!(KvStore::new(good, 10).unwrap().bytes(), 10 * 16 * 64 * 2 * 2);
     for bad in [
         KvLayout { layers_per_block: 0, ..good },
@@ -102,7 +123,7 @@ fn untouched_blocks_take_no_memory() {
         let status = std::fs::read_to_string("/proc/self/statm").unwrap();
         status.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
     };
-    let layout = KvLayout { layers_per_block: 3, kv_heads: 1, head_dim: 256, block_tokens: 16 };
+    let layout = layout(3, 1, 256, 16);
     let before = resident();
     let mut store = KvStore::new(layout, 100_000).unwrap();
     assert!(store.bytes() > 4_000_000_000);
@@ -123,7 +144,7 @@ fn untouched_blocks_take_no_memory() {
 
 #[test]
 fn wrong_calls_panic_and_leave_the_store_usable() {
-    let layout = KvLayout { layers_per_block: 1, kv_heads: 2, head_dim: 32, block_tokens: 16 };
+    let layout = layout(1, 2, 32, 16);
     let mut store = KvStore::new(layout, 5).unwrap();
     let compute = Compute::new(Isa::best(), 2);
     let seq = |first_row, rows, start, blocks| SeqRows { first_row, rows, start, blocks };

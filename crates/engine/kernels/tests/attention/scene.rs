@@ -1,6 +1,8 @@
 //! Random sequences, put into stores in many ways.
 
-use tapri_kernels::{AttnScratch, Compute, KvLayout, KvStore, SeqRows, attention, write_kv};
+use tapri_kernels::{
+    AttnScratch, Compute, KvLayout, KvStore, KvType, SeqRows, attention, write_kv,
+};
 
 /// A small, seeded generator: the same numbers on every machine.
 pub(crate) struct Random(u64);
@@ -40,6 +42,7 @@ pub(crate) struct Shape {
     pub(crate) head_dim: usize,
     pub(crate) window: Option<usize>,
     pub(crate) scale: f32,
+    pub(crate) kv_type: KvType,
 }
 
 impl Shape {
@@ -50,7 +53,13 @@ impl Shape {
         window: Option<usize>,
     ) -> Self {
         // A few times the usual scale, so that the softmax is far from flat.
-        Shape { q_heads, kv_heads, head_dim, window, scale: 2.5 / (head_dim as f32).sqrt() }
+        let scale = 2.5 / (head_dim as f32).sqrt();
+        Shape { q_heads, kv_heads, head_dim, window, scale, kv_type: KvType::Bf16 }
+    }
+
+    /// The same over keys and values that are stored otherwise.
+    pub(crate) fn stored(self, kv_type: KvType) -> Self {
+        Shape { kv_type, ..self }
     }
 }
 
@@ -95,6 +104,7 @@ impl Paged {
             kv_heads: shape.kv_heads,
             head_dim: shape.head_dim,
             block_tokens,
+            kv_type: shape.kv_type,
         };
         let blocks: usize = lengths.iter().map(|l| l.div_ceil(block_tokens)).sum();
         let mut ids: Vec<u32> = (1..=blocks as u32).collect();

@@ -1,6 +1,6 @@
 //! Sequences over the same pages: their rows share tiles, and each row keeps the bits that it has alone.
 
-use tapri_kernels::{AttnScratch, Compute, Isa};
+use tapri_kernels::{AttnScratch, Compute, Isa, KvType};
 
 use crate::scene::{Paged, Random, Sequence, Shape, first_difference};
 
@@ -10,6 +10,7 @@ fn shapes() -> Vec<Shape> {
         Shape::new(9, 3, 64, None),
         Shape::new(4, 1, 64, Some(1500)),
         Shape::new(8, 2, 32, Some(1291)),
+        Shape::new(6, 2, 32, None).stored(KvType::Q8_0),
     ]
 }
 

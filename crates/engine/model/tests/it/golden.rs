@@ -101,7 +101,7 @@ fn check_every_clear_lead(name: &str, file: &str) {
     assert_eq!(follow(name, file).other_way, [], "{name}");
 }
 
-fn log_sum_exp(logits: &[f32]) -> f64 {
+pub(crate) fn log_sum_exp(logits: &[f32]) -> f64 {
     let most = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     most + logits.iter().map(|&x| (f64::from(x) - most).exp()).sum::<f64>().ln()
 }

@@ -1,6 +1,6 @@
 //! A hit changes nothing: the logits of a token are the same bits however its prefix and it came to be computed.
 
-use tapri_kernels::{Compute, Isa};
+use tapri_kernels::{Compute, Isa, KvType};
 use tapri_model::tiny::{TinyModel, TinyWeights};
 use tapri_model::{LogitsWanted, Model};
 
@@ -18,29 +18,36 @@ fn check(recipe: &TinyModel, isa: Isa) {
 
 /// The same with a sequence of `length` tokens.
 fn check_length(recipe: &TinyModel, isa: Isa, length: usize) {
+    check_stored(recipe, isa, length, KvType::Bf16);
+}
+
+/// The same over keys and values that are stored so.
+fn check_stored(recipe: &TinyModel, isa: Isa, length: usize, kv_type: KvType) {
     let gguf = recipe.gguf();
     let one = Compute::new(isa, 1);
     let two = Compute::new(isa, 2);
     let model = Model::load(&gguf, &one).unwrap();
     let vocab = model.config().vocab_size;
     let tokens_a = tokens(length, vocab, 1);
-    let whole =
-        Runner::new(&model, &one, 16, &[length], Blocks::InOrder).chunked(0, &tokens_a, 0, length);
+    let runner = |compute, block_tokens, lengths: &[usize], order| {
+        Runner::stored(&model, compute, block_tokens, lengths, order, kv_type)
+    };
+    let whole = runner(&one, 16, &[length], Blocks::InOrder).chunked(0, &tokens_a, 0, length);
     assert!(whole.iter().all(|x| x.is_finite()));
-    let name = format!("{:?} {:?} {isa:?}", recipe.architecture, recipe.weights);
+    let name = format!("{:?} {:?} {isa:?} {kv_type}", recipe.architecture, recipe.weights);
     let same = |logits: &[f32], from: usize, what: &str| {
         if let Some(at) = first_difference(logits, &whole[from * vocab..]) {
             panic!("{name}, {what}: token {} differs", from + at / vocab);
         }
     };
 
-    for chunk in [1, 7, 16, 512] {
+    for chunk in [1, 7, 16, 100, 512] {
         for (compute, block_tokens, order) in [
             (&one, 16, Blocks::Shuffled),
             (&two, 16, Blocks::InOrder),
             (&two, 32, Blocks::Shuffled),
         ] {
-            let mut runner = Runner::new(&model, compute, block_tokens, &[length], order);
+            let mut runner = runner(compute, block_tokens, &[length], order);
             let logits = runner.chunked(0, &tokens_a, 0, chunk);
             same(
                 &logits,
@@ -65,7 +72,7 @@ fn check_length(recipe: &TinyModel, isa: Isa, length: usize) {
                 },
             )
             .collect();
-        let mut runner = Runner::new(&model, compute, 16, &lengths, Blocks::Shuffled);
+        let mut runner = runner(compute, 16, &lengths, Blocks::Shuffled);
         let mut logits = Vec::new();
         for step in 0..length.div_ceil(100) {
             // Each takes other chunks, so that the batch's shape changes all the time.
@@ -93,7 +100,7 @@ fn check_length(recipe: &TinyModel, isa: Isa, length: usize) {
 
     // A second sequence reads the first one's blocks: from a full prefix, and from part of one.
     for shared in [16, 256, 544].into_iter().filter(|shared| *shared < length) {
-        let mut runner = Runner::new(&model, &two, 16, &[length, length], Blocks::Shuffled);
+        let mut runner = runner(&two, 16, &[length, length], Blocks::Shuffled);
         runner.prefill(0, &tokens_a, 0, 100);
         let (first, second) = runner.sequences.split_at_mut(1);
         for (mine, theirs) in second[0].blocks.iter_mut().zip(&first[0].blocks) {
@@ -104,8 +111,7 @@ fn check_length(recipe: &TinyModel, isa: Isa, length: usize) {
     }
 
     // Only the last row through the head, and the last layer for that row alone.
-    let logits =
-        Runner::new(&model, &two, 16, &[length], Blocks::InOrder).prefill(0, &tokens_a, 0, 300);
+    let logits = runner(&two, 16, &[length], Blocks::InOrder).prefill(0, &tokens_a, 0, 300);
     same(&logits, length - 1, "the last row alone");
 }
 
@@ -145,6 +151,17 @@ fn gemma_mixed() {
 #[test]
 fn gemma_f32() {
     isas().into_iter().for_each(|isa| check(&TinyModel::gemma3(), isa));
+}
+
+#[test]
+fn llama_over_q8_0() {
+    isas().into_iter().for_each(|isa| check_stored(&TinyModel::llama(), isa, LENGTH, KvType::Q8_0));
+}
+
+#[test]
+fn gemma_over_q8_0() {
+    let recipe = TinyModel::gemma3().weights(TinyWeights::Mixed);
+    isas().into_iter().for_each(|isa| check_stored(&recipe, isa, LENGTH, KvType::Q8_0));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod configs;
 mod errors;
 mod golden;
 mod identity;
+mod kv_types;
 mod notes;
 mod real_hit;
 mod runner;

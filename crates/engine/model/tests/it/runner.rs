@@ -1,7 +1,7 @@
 //! Drives a model over sequences of its own.
 
 use tapri_gguf::TokenId;
-use tapri_kernels::{Compute, Isa, KvStore};
+use tapri_kernels::{Compute, Isa, KvStore, KvType};
 use tapri_model::{Adapter, LogitsWanted, Model, Scratch, SequenceBatch};
 
 /// A model with a store, and one block table per group for each sequence.
@@ -43,7 +43,19 @@ impl<'a> Runner<'a> {
         lengths: &[usize],
         order: Blocks,
     ) -> Runner<'a> {
-        let plan = model.kv_plan(block_tokens);
+        Self::stored(model, compute, block_tokens, lengths, order, KvType::Bf16)
+    }
+
+    /// The same over keys and values that are stored so.
+    pub(crate) fn stored(
+        model: &'a Model,
+        compute: &'a Compute,
+        block_tokens: usize,
+        lengths: &[usize],
+        order: Blocks,
+        kv_type: KvType,
+    ) -> Runner<'a> {
+        let plan = model.kv_plan(block_tokens).stored(kv_type);
         let needed: usize =
             lengths.iter().map(|len| len.div_ceil(block_tokens) * plan.groups.len()).sum();
         let mut free: Vec<u32> = (1..=needed as u32).collect();
