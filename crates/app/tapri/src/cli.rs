@@ -275,6 +275,8 @@ pub(crate) fn block_size(text: &str) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
     use super::*;
     use clap::CommandFactory;
 

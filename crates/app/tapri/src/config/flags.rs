@@ -197,7 +197,7 @@ fn isolation(text: &str) -> Result<(), String> {
 }
 
 fn kv_type(text: &str) -> Result<(), String> {
-    word(&KvType::ALL.map(|kind| (kind.name(), ())))(text)
+    text.parse::<KvType>().map(drop).map_err(|error| error.to_string())
 }
 
 fn hash(text: &str) -> Result<(), String> {
