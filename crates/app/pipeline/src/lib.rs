@@ -58,5 +58,5 @@ pub use tapri_cache as cache;
 pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
 pub use tapri_upstream::{
-    Backend, BackendStats, EMBEDDED, MapRun, ModelCard, PrefixMap, UpstreamStats,
+    Backend, BackendStats, EMBEDDED, Holding, Holdings, MapRun, ModelCard, PrefixMap, UpstreamStats,
 };

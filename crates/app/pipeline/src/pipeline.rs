@@ -10,7 +10,9 @@ use tapri_api::{
 };
 use tapri_cache::exact::{ExactCache, ExactStats, Filter};
 use tapri_cache::semantic::SemanticCache;
-use tapri_upstream::{Backend, BackendStats, CallStream, ModelCard, PrefixMap, UpstreamStats};
+use tapri_upstream::{
+    Backend, BackendStats, CallStream, Holdings, ModelCard, PrefixMap, UpstreamStats,
+};
 
 use crate::erasing::{self, PurgeError, PurgeReport, Scopes};
 use crate::exact::{self, Begun, Exact};
@@ -263,6 +265,16 @@ impl Pipeline {
     ) -> Result<Option<(PrefixMap, Vec<String>)>, ApiError> {
         let (tenants, scopes) = self.scopes.all().into_iter().unzip();
         Ok(self.backend.prefix_map(scopes, limit).await?.map(|map| (map, tenants)))
+    }
+
+    /// Which of the backend's calls holds what of its prefix cache; the tenants of
+    /// [`Holding::scope`](tapri_upstream::Holding::scope) beside it. `None` where the backend has no such cache.
+    ///
+    /// # Errors
+    /// Where the backend doesn't come to it in time.
+    pub async fn holdings(&self) -> Result<Option<(Holdings, Vec<String>)>, ApiError> {
+        let (tenants, scopes) = self.scopes.all().into_iter().unzip();
+        Ok(self.backend.holdings(scopes).await?.map(|holdings| (holdings, tenants)))
     }
 
     /// What each upstream did and does, where there are any.

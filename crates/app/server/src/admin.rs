@@ -5,6 +5,7 @@
 //! there are tenants with keys it is the operator's as well.
 
 mod cache;
+mod engine;
 
 use std::sync::Arc;
 
@@ -80,6 +81,7 @@ pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/admin/tenants", get(tenants))
         .route("/admin/reload", post(reload))
+        .route("/admin/engine", get(engine::holdings))
         .route("/admin/cache", get(cache::stats))
         .route("/admin/cache/purge", post(cache::purge))
 }

@@ -318,5 +318,50 @@ fn encode_stats(
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)?;
     }
-    Ok(())
+    encode_holdings(stats, encoder)
+}
+
+/// What is held, and by how many.
+fn encode_holdings(
+    stats: &BackendStats,
+    mut encoder: DescriptorEncoder<'_>,
+) -> Result<(), fmt::Error> {
+    let mut calls = encoder.encode_descriptor(
+        "tapri_engine_calls",
+        "Calls in the engine, by state; those that join wait for a prefix that another computes",
+        None,
+        MetricType::Gauge,
+    )?;
+    let states = [
+        ("running", stats.running),
+        ("joining", stats.joining),
+        ("waiting", stats.waiting.saturating_sub(stats.joining)),
+    ];
+    for (state, value) in states {
+        ConstGauge::new(value as f64).encode(calls.encode_family(&[("state", state)])?)?;
+    }
+    let mut blocks = encoder.encode_descriptor(
+        "tapri_kv_blocks",
+        "KV blocks, by state",
+        None,
+        MetricType::Gauge,
+    )?;
+    let taken = stats.blocks_used + stats.blocks_cached;
+    let states = [
+        ("used", stats.blocks_used),
+        ("cached", stats.blocks_cached),
+        ("empty", stats.blocks_total.saturating_sub(taken)),
+    ];
+    for (state, value) in states {
+        ConstGauge::new(value as f64).encode(blocks.encode_family(&[("state", state)])?)?;
+    }
+    let held = stats.running + stats.joining > 0;
+    let leaked = if held { 0 } else { stats.blocks_used };
+    let metric = encoder.encode_descriptor(
+        "tapri_kv_blocks_leaked",
+        "KV blocks in use though no call runs or joins; anything but 0 is a defect",
+        None,
+        MetricType::Gauge,
+    )?;
+    ConstGauge::new(leaked as f64).encode(metric)
 }

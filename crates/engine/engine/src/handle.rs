@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,6 +21,7 @@ use crate::adapters::{AdapterInfo, AdapterStartError, Adapters};
 use crate::config::EngineConfig;
 use crate::constraint::{Constraint, ConstraintError, Grammar, Grammars};
 use crate::event::GenerateEvent;
+use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
 use crate::sampling::{self, SamplingError};
 use crate::scheduler::{Choice, Command, Scheduler, Submission};
@@ -196,13 +198,30 @@ pub enum PictureError {
     ShuttingDown,
 }
 
-/// State that the handle and the engine's thread share.
+/// State that the handle and the engine's thread share, beside the channels between them.
+///
+/// What is sound about it:
+/// - `stats` is one snapshot behind a lock: a reader sees the counters of one moment, never of two.
+/// - `waiting` is a count and publishes nothing. A submission adds its answers before it sends them, and the thread takes
+///   each away once, when it is admitted or ends unadmitted; a refused submission takes its own away again. All are
+///   read-modify-writes of one word, which have one order in every memory model, so the sum is right whenever nobody is in
+///   between, and it never falls below 0: a call's addition is before its sending, which is before the thread's
+///   subtraction (the channel is a lock, so sending happens before receiving). In between it is too high at most, by the
+///   submissions that are being refused: a call may then be refused that would just have had a place, never the reverse.
+/// - `stopping` only becomes true. It is a hint that saves work: whoever reads an old `false` is refused by `closed`.
+/// - `closed` says that the thread takes nothing more. Calls are sent while its lock is held and it is false, and the
+///   thread sets it under the lock and then empties the channel. Of two holders of a lock one is before the other:
+///   a call sent before is found by the emptying, one after is not sent. So no call is left in the channel.
+/// - A call's `cancelled` flag only becomes true and publishes nothing. The thread reads it once a step; a step that
+///   misses it is followed by another, since a call that isn't cancelled is in one of the thread's lists.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) stats: Mutex<EngineStats>,
     /// Calls submitted and not admitted yet.
     pub(crate) waiting: AtomicUsize,
     pub(crate) stopping: AtomicBool,
+    /// Whether the thread has stopped taking calls.
+    pub(crate) closed: Mutex<bool>,
 }
 
 /// A running engine. Clones are handles to the same one; it stops when the last is dropped.
@@ -335,7 +354,14 @@ impl Engine {
         scheduler.publish_stats();
         let thread = std::thread::Builder::new()
             .name("tapri-engine".to_owned())
-            .spawn(move || scheduler.run())
+            .spawn(move || {
+                // A panic out of the loop is a defect; nobody must wait for a thread that is gone.
+                let ended = catch_unwind(AssertUnwindSafe(|| scheduler.run()));
+                scheduler.close_door();
+                if ended.is_err() {
+                    tracing::error!("the engine's thread ended by a defect");
+                }
+            })
             .map_err(StartError::Thread)?;
         Ok(Engine {
             inner: Arc::new(Inner {
@@ -456,7 +482,16 @@ impl Engine {
         });
         let ends = ends.collect();
         let submission = Submission { request, choices: ends, submitted: Instant::now() };
-        match inner.commands.try_send(Command::Submit(Box::new(submission))) {
+        let command = Command::Submit(Box::new(submission));
+        let sent = {
+            let closed = inner.shared.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            if *closed {
+                Err(flume::TrySendError::Disconnected(command))
+            } else {
+                inner.commands.try_send(command)
+            }
+        };
+        match sent {
             Ok(()) => Ok(handles),
             Err(flume::TrySendError::Full(_)) => give_up(SubmitError::QueueFull { waiting }),
             Err(flume::TrySendError::Disconnected(_)) => give_up(SubmitError::ShuttingDown),
@@ -474,8 +509,7 @@ impl Engine {
     /// When the engine has stopped.
     pub fn reset_prefix_cache(&self) -> Result<ResetReport, SubmitError> {
         let (reply, answer) = flume::bounded(1);
-        let sent = self.inner.commands.send(Command::Reset(reply));
-        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+        self.inner.answered(Command::Reset(reply), &answer).ok_or(SubmitError::ShuttingDown)
     }
 
     /// Forgets everything that is cached in a scope, whatever the salts of its calls; running calls go on undisturbed,
@@ -485,8 +519,8 @@ impl Engine {
     /// When the engine has stopped.
     pub fn forget(&self, scope: &Scope) -> Result<ResetReport, SubmitError> {
         let (reply, answer) = flume::bounded(1);
-        let sent = self.inner.commands.send(Command::Forget(scope.clone(), reply));
-        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+        let command = Command::Forget(scope.clone(), reply);
+        self.inner.answered(command, &answer).ok_or(SubmitError::ShuttingDown)
     }
 
     /// What the prefix cache holds, the last used first, in at most `limit` runs, and the roots by which the blocks of
@@ -501,15 +535,21 @@ impl Engine {
         within: Duration,
     ) -> Result<PrefixPicture, PictureError> {
         let (reply, answer) = flume::bounded(1);
-        let command = Command::Picture { scopes, limit, reply };
-        self.inner.commands.send_timeout(command, within).map_err(|error| match error {
-            flume::SendTimeoutError::Timeout(_) => PictureError::Busy,
-            flume::SendTimeoutError::Disconnected(_) => PictureError::ShuttingDown,
-        })?;
-        answer.recv_timeout(within).map_err(|error| match error {
-            flume::RecvTimeoutError::Timeout => PictureError::Busy,
-            flume::RecvTimeoutError::Disconnected => PictureError::ShuttingDown,
-        })
+        self.inner.shown(Command::Picture { scopes, limit, reply }, &answer, within)
+    }
+
+    /// Which call holds what, and the roots by which the calls of some scopes are known. The engine's thread answers
+    /// between two steps, so a long step makes this wait.
+    ///
+    /// # Errors
+    /// When the engine doesn't come to it `within` that time, or has stopped.
+    pub fn holdings(
+        &self,
+        scopes: Vec<Scope>,
+        within: Duration,
+    ) -> Result<EngineHoldings, PictureError> {
+        let (reply, answer) = flume::bounded(1);
+        self.inner.shown(Command::Holdings { scopes, reply }, &answer, within)
     }
 
     /// Stops: calls have `limit` to end, the rest fail with
@@ -525,7 +565,43 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// How often someone who waits for the thread's word looks whether it is still there.
+const LOOK: Duration = Duration::from_millis(100);
+
 impl Inner {
+    /// The thread's answer, however long its step takes; `None` when it has ended. An end is noticed by looking, as a
+    /// command that came after the thread's last look stays in the channel, and with it the sender of its answer.
+    fn answered<T>(&self, command: Command, answer: &flume::Receiver<T>) -> Option<T> {
+        self.commands.send(command).ok()?;
+        loop {
+            let closed = *self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            match answer.recv_timeout(LOOK) {
+                Ok(answer) => return Some(answer),
+                // It was closed before the wait: what was to be answered has been by now.
+                Err(flume::RecvTimeoutError::Timeout) if closed => return answer.try_recv().ok(),
+                Err(flume::RecvTimeoutError::Timeout) => {}
+                Err(flume::RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// What the thread shows between two steps, within some time.
+    fn shown<T>(
+        &self,
+        command: Command,
+        answer: &flume::Receiver<T>,
+        within: Duration,
+    ) -> Result<T, PictureError> {
+        self.commands.send_timeout(command, within).map_err(|error| match error {
+            flume::SendTimeoutError::Timeout(_) => PictureError::Busy,
+            flume::SendTimeoutError::Disconnected(_) => PictureError::ShuttingDown,
+        })?;
+        answer.recv_timeout(within).map_err(|error| match error {
+            flume::RecvTimeoutError::Timeout => PictureError::Busy,
+            flume::RecvTimeoutError::Disconnected => PictureError::ShuttingDown,
+        })
+    }
+
     fn shutdown(&self, limit: Duration) {
         self.shared.stopping.store(true, Ordering::Release);
         // A thread that is gone already needs no word.

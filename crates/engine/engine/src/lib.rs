@@ -8,11 +8,15 @@
 //! - **A hit changes nothing.** The logits of a token are the same bits whether its prefix was computed
 //!   now, shared or joined; alone or in a batch; in one chunk or many; with any number of threads.
 //! - A call's blocks are returned when it ends, however it ends.
+//! - First come, first served: calls start in the order in which they came, one that was preempted starts again before
+//!   all that came after it, and the newest is preempted first. Two may go past: a call whose prefix another computes
+//!   waits for that alone, and so does one whose scope has all of its share.
+//! - A call that was taken ends with `Done` or `Failed`, also when the engine's thread ends meanwhile.
 //! - Nobody waits for a slow reader: a call's event channel has room for everything it can ever send.
 //!
 //! Map: [`adapters`] LoRA adapters, loaded at the start; [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back; [`constraint`] answers
 //! that keep to a grammar;
-//! [`handle`] the engine as others see it, and its start; `scheduler` the loop (with `scheduler/admit`,
+//! [`handle`] the engine as others see it, and its start; [`holdings`] which call holds what; `scheduler` the loop (with `scheduler/admit`,
 //! `scheduler/batch`, `scheduler/fork`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
 //! stop strings; [`stats`] counters.
 
@@ -21,6 +25,7 @@ pub mod config;
 pub mod constraint;
 pub mod event;
 pub mod handle;
+pub mod holdings;
 pub mod request;
 pub mod sampling;
 mod scheduler;
@@ -39,8 +44,9 @@ pub use handle::{
     CallHandle, Engine, MAX_CHOICES, ModelInfo, PictureError, PrefixPicture, StartError,
     SubmitError,
 };
+pub use holdings::{CallHolding, CallState, EngineHoldings};
 pub use request::{CacheUse, GenerateRequest, Sampling, Scope, StopRules};
 pub use stats::EngineStats;
 pub use tapri_gguf::TokenId;
 pub use tapri_kernels::{Isa, KvType};
-pub use tapri_kv::{Picture, PrefixHash, ResetReport, Root, Run, Stop, StopReason};
+pub use tapri_kv::{CallId, Picture, PrefixHash, ResetReport, Root, Run, Stop, StopReason};

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapri_gguf::TokenId;
@@ -22,6 +22,7 @@ use crate::config::EngineConfig;
 use crate::constraint::Constraint;
 use crate::event::{FinishReason, GenerateError, GenerateEvent};
 use crate::handle::{PrefixPicture, Shared};
+use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
 use crate::sequence::Sequence;
 use crate::stats::Recent;
@@ -30,7 +31,9 @@ mod admit;
 mod batch;
 mod emit;
 mod fork;
+mod holdings;
 pub(crate) mod masks;
+mod order;
 
 /// Raised whenever the engine computes other K and V than before for the same file.
 const NUMERICS_VERSION: u32 = 1;
@@ -67,6 +70,11 @@ pub(crate) enum Command {
         limit: usize,
         reply: flume::Sender<PrefixPicture>,
     },
+    /// Show who holds what, and the roots of some scopes.
+    Holdings {
+        scopes: Vec<Scope>,
+        reply: flume::Sender<EngineHoldings>,
+    },
     /// Stop when all calls have ended, or at this time.
     Shutdown(Instant),
 }
@@ -86,7 +94,7 @@ pub(crate) struct Scheduler {
     started: Instant,
     /// When expired blocks were last looked for.
     expired_at: Instant,
-    /// Calls that hold nothing: new ones, and at the front those that were preempted.
+    /// Calls that hold nothing, new or preempted, in the order in which they came.
     waiting: VecDeque<Sequence>,
     /// Calls that wait for a prefix that another one computes.
     joining: Vec<Sequence>,
@@ -155,9 +163,29 @@ impl Scheduler {
             self.publish_stats();
             self.say_goodbye();
         }
-        self.shared.stopping.store(true, Ordering::Release);
         self.fail_all(&GenerateError::ShuttingDown);
-        // What was sent after the last look is answered too.
+        self.publish_stats();
+        self.say_goodbye();
+    }
+
+    /// Takes no more calls, and tells those that nobody will take any more. For the thread's end, whatever ended it.
+    ///
+    /// A channel keeps what was sent when its receiver goes, and with it the caller's end of its events, so a call that
+    /// was sent after the last look would wait for ever. See [`Shared::closed`] for why none is.
+    pub(crate) fn close_door(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        *self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        // None is left unless a defect ended the loop.
+        let left =
+            self.running.drain(..).chain(self.joining.drain(..)).chain(self.waiting.drain(..));
+        for sequence in left {
+            let failed =
+                GenerateError::Internal("the engine's thread ended by a defect".to_owned());
+            for other in &sequence.others {
+                let _ = other.events.try_send(GenerateEvent::Failed(failed.clone()));
+            }
+            sequence.send(GenerateEvent::Failed(failed));
+        }
         while let Ok(command) = self.commands.try_recv() {
             if let Command::Submit(submission) = command {
                 for choice in submission.choices {
@@ -166,8 +194,6 @@ impl Scheduler {
                 }
             }
         }
-        self.publish_stats();
-        self.say_goodbye();
     }
 
     /// One step: who left goes, who can start starts, then one batch.
@@ -227,6 +253,10 @@ impl Scheduler {
                     // Who asked may have left.
                     let _ = reply.try_send(PrefixPicture { picture, roots });
                 }
+                Command::Holdings { scopes, reply } => {
+                    let roots = scopes.iter().map(|scope| self.root(scope)).collect();
+                    let _ = reply.try_send(self.holdings(roots));
+                }
                 Command::Shutdown(at) => {
                     self.stop_at = Some(self.stop_at.map_or(at, |earlier| earlier.min(at)));
                 }
@@ -250,7 +280,7 @@ impl Scheduler {
         if let Some(guide) = &mut sequence.guide {
             self.masks.begin(sequence.id, guide);
         }
-        self.waiting.push_back(sequence);
+        self.queue(sequence);
     }
 
     /// What a call's blocks are keyed by, besides its tokens.
@@ -342,7 +372,7 @@ impl Scheduler {
             if next.admitted {
                 self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
             }
-            self.waiting.push_front(next);
+            self.queue(next);
         }
         self.ended.push((sequence, event));
     }
@@ -377,6 +407,7 @@ impl Scheduler {
             reset_blocks: counters.evictions.reset,
             running: self.running.len(),
             waiting: self.waiting.len() + self.joining.len(),
+            joining: self.joining.len(),
             blocks_used: used,
             blocks_cached: cached,
             blocks_total: kv.capacity,
@@ -385,7 +416,7 @@ impl Scheduler {
             recent: self.recent.totals(),
             uptime: self.started.elapsed(),
         };
-        *self.shared.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = stats;
+        *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }
 }
 

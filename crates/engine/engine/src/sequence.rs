@@ -48,6 +48,8 @@ pub(crate) struct Sequence {
     /// Logits of the next token, while its mask isn't ready.
     pub(crate) parked: Option<Vec<f32>>,
     pub(crate) admitted: bool,
+    /// How often it was preempted.
+    pub(crate) preemptions: u32,
     /// Further answers, until the prompt is read.
     pub(crate) others: Vec<Choice>,
     /// What was told of its admission.
@@ -102,6 +104,7 @@ impl Sequence {
             guide: constraint.map(Guide::Idle),
             parked: None,
             admitted: false,
+            preemptions: 0,
             others: others.collect(),
             admission: None,
             events,
@@ -136,6 +139,7 @@ impl Sequence {
             guide: constraint.map(Guide::Idle),
             parked: None,
             admitted: self.admitted,
+            preemptions: 0,
             others: Vec::new(),
             admission: self.admission.clone(),
             events,
@@ -163,6 +167,11 @@ impl Sequence {
     /// Tokens still to be computed before the next one can be chosen.
     pub(crate) fn pending(&self) -> usize {
         self.tokens.len() - self.computed
+    }
+
+    /// Since it was submitted.
+    pub(crate) fn age(&self, now: Instant) -> std::time::Duration {
+        now.saturating_duration_since(self.submitted)
     }
 
     /// Whether nobody wants the rest.

@@ -32,8 +32,10 @@ pub struct EngineStats {
     pub reset_blocks: u64,
     /// Gauge: calls that run.
     pub running: usize,
-    /// Gauge: calls that wait.
+    /// Gauge: calls that wait, those that join included.
     pub waiting: usize,
+    /// Gauge: of those that wait, calls that wait for a prefix that another one computes.
+    pub joining: usize,
     /// Gauge: blocks in use by running calls.
     pub blocks_used: usize,
     /// Gauge: blocks kept for reuse, in no call's use.

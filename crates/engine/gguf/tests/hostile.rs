@@ -1,5 +1,8 @@
 //! Files that lie, one test a lie; then files that are changed and cut at random.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../../../tests/effort.rs"]
+mod effort;
 
 use proptest::prelude::*;
 use tapri_gguf::{
@@ -360,17 +363,19 @@ fn read_all(gguf: &Gguf) -> usize {
     read
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_changed_file_is_an_error_or_can_be_read(
-        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
-        words in proptest::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(u64::MAX), Just(1 << 62), any::<u64>()]), 0..2),
-        cut in proptest::option::of(any::<prop::sample::Index>()),
-    ) {
+#[test]
+fn a_changed_file_is_an_error_or_can_be_read() {
+    let byte = (any::<prop::sample::Index>(), any::<u8>());
+    let number = prop_oneof![Just(u64::MAX), Just(1 << 62), any::<u64>()];
+    let word = (any::<prop::sample::Index>(), number);
+    let changes = (
+        proptest::collection::vec(byte, 1..8),
+        proptest::collection::vec(word, 0..2),
+        proptest::option::of(any::<prop::sample::Index>()),
+    );
+    effort::check(2000, &changes, |(bytes, words, cut)| {
         let mut file = valid().to_bytes();
-        for (index, byte) in changes {
+        for (index, byte) in bytes {
             let index = index.index(file.len());
             file[index] = byte;
         }
@@ -384,13 +389,18 @@ proptest! {
         if let Ok(gguf) = Gguf::from_bytes(file) {
             read_all(&gguf);
         }
-    }
+        Ok(())
+    });
+}
 
-    #[test]
-    fn random_bytes_are_an_error_or_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..300), entries in 0u64..4) {
+#[test]
+fn random_bytes_are_an_error_or_can_be_read() {
+    let files = (proptest::collection::vec(any::<u8>(), 0..300), 0u64..4);
+    effort::check(2000, &files, |(bytes, entries)| {
         prop_assert!(Gguf::from_bytes(bytes.clone()).is_err() || bytes.starts_with(b"GGUF"));
         if let Ok(gguf) = Gguf::from_bytes(header(3, 0, entries, &bytes)) {
             read_all(&gguf);
         }
-    }
+        Ok(())
+    });
 }

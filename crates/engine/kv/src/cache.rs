@@ -14,6 +14,7 @@ use crate::tree::NodeId;
 mod admit;
 mod explain;
 mod fork;
+mod holdings;
 mod lookup;
 mod picture;
 mod progress;
@@ -21,6 +22,7 @@ mod release;
 
 pub use admit::{Admission, AdmitError, NoRoom, Ready, TooLarge, Wait};
 pub use fork::{Fork, ForkError};
+pub use holdings::{Held, Holdings};
 pub use picture::{Picture, Run};
 pub use progress::CallError;
 pub use release::ResetReport;

@@ -64,8 +64,8 @@ mod store;
 mod tree;
 
 pub use cache::{
-    Admission, AdmitError, CallError, Fork, ForkError, NoRoom, Picture, PrefixCache, Ready,
-    ResetReport, Run, TooLarge, Wait,
+    Admission, AdmitError, CallError, Fork, ForkError, Held, Holdings, NoRoom, Picture,
+    PrefixCache, Ready, ResetReport, Run, TooLarge, Wait,
 };
 pub use call::AdmitOptions;
 pub use config::{CacheConfig, ConfigError, GroupSpec};

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 
-use crate::{BackendStats, CallStream, PrefixMap, UpstreamStats};
+use crate::{BackendStats, CallStream, Holdings, PrefixMap, UpstreamStats};
 
 /// A future that owns what it needs, so that a backend can be used behind an `Arc<dyn Backend>`.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
@@ -83,6 +83,12 @@ pub trait Backend: Send + Sync + 'static {
     /// What a prefix cache of its own holds, the last used first, in at most `limit` runs, and which of it belongs to
     /// which of some scopes. `None` where it has no such cache.
     fn prefix_map(&self, _scopes: Vec<TenantScope>, _limit: usize) -> Answer<Option<PrefixMap>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Which of its calls holds what of a prefix cache of its own, and which of them belongs to which of some scopes.
+    /// `None` where it has no such cache.
+    fn holdings(&self, _scopes: Vec<TenantScope>) -> Answer<Option<Holdings>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 use tapri_engine::{Constraint, Engine, GenerateRequest, TokenId};
 
-use crate::{Answer, Backend, BackendStats, CallStream, Erased, ModelCard, PrefixMap};
+use crate::{Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, PrefixMap};
 use answers::{Answers, Shape};
 use constrain::Names;
 use tools::{Dialect, Parser};
@@ -155,15 +155,16 @@ impl Backend for Embedded {
     fn prefix_map(&self, scopes: Vec<TenantScope>, limit: usize) -> Answer<Option<PrefixMap>> {
         let scopes = scopes.into_iter().map(|scope| tapri_engine::Scope(scope.0)).collect();
         Box::pin(self.off_thread(move |engine, _| {
-            let shown = engine.picture(scopes, limit, PICTURE_LIMIT).map_err(|error| {
-                ApiError::new(
-                    ErrorKind::Unavailable,
-                    format!("The KV memory can't be shown: {error}"),
-                )
-                .code("engine_busy")
-                .hint("Ask again in a moment")
-            })?;
+            let shown = engine.picture(scopes, limit, PICTURE_LIMIT).map_err(not_shown)?;
             Ok(Some(PrefixMap::of(shown)))
+        }))
+    }
+
+    fn holdings(&self, scopes: Vec<TenantScope>) -> Answer<Option<Holdings>> {
+        let scopes = scopes.into_iter().map(|scope| tapri_engine::Scope(scope.0)).collect();
+        Box::pin(self.off_thread(move |engine, _| {
+            let shown = engine.holdings(scopes, PICTURE_LIMIT).map_err(not_shown)?;
+            Ok(Some(Holdings::of(&shown)))
         }))
     }
 
@@ -174,6 +175,12 @@ impl Backend for Embedded {
     fn shutdown(&self, limit: Duration) {
         self.engine.shutdown(limit);
     }
+}
+
+fn not_shown(error: tapri_engine::PictureError) -> ApiError {
+    ApiError::new(ErrorKind::Unavailable, format!("The KV memory can't be shown: {error}"))
+        .code("engine_busy")
+        .hint("Ask again in a moment")
 }
 
 /// A call, ready for the engine.

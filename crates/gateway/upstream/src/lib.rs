@@ -16,7 +16,7 @@
 //!
 //! Map: [`backend`] the trait; [`embedded`] the engine in this process; [`fleet`] upstreams over HTTP; [`config`] what can be
 //! set of them; [`http`] one of them; [`prefix`] help for their prefix caches and the choice among them; [`prefix_map`] what a
-//! prefix cache here holds; [`breaker`] and
+//! prefix cache here holds, and [`holdings`] which call holds it; [`breaker`] and
 //! [`clock`]; [`sentences`] a sentence encoder in this
 //! process; [`several`] backends as one; [`stream`] the events of one call; [`stats`] counters.
 
@@ -26,6 +26,7 @@ pub mod clock;
 pub mod config;
 pub mod embedded;
 pub mod fleet;
+pub mod holdings;
 pub mod http;
 pub mod prefix;
 pub mod prefix_map;
@@ -42,6 +43,7 @@ pub use config::{
 pub use embedded::Embedded;
 pub use fleet::stats::UpstreamStats;
 pub use fleet::{Fleet, FleetError};
+pub use holdings::{Holding, Holdings};
 pub use prefix_map::{MapRun, PrefixMap};
 pub use sentences::Sentences;
 pub use several::Several;

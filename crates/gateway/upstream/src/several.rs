@@ -8,7 +8,8 @@ use tapri_api::{ApiError, Call, Prompt, TenantScope};
 
 use crate::backend::EMBEDDED;
 use crate::{
-    Answer, Backend, BackendStats, CallStream, Erased, ModelCard, PrefixMap, UpstreamStats,
+    Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, PrefixMap,
+    UpstreamStats,
 };
 
 /// Backends, of which the first answers what names no model. Of two that have a model of one name the earlier is asked,
@@ -163,6 +164,19 @@ impl Backend for Several {
             for answer in answers {
                 if let Some(map) = answer.await? {
                     return Ok(Some(map));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Of the first that has a prefix cache of its own.
+    fn holdings(&self, scopes: Vec<TenantScope>) -> Answer<Option<Holdings>> {
+        let answers: Vec<_> = self.all().map(|backend| backend.holdings(scopes.clone())).collect();
+        Box::pin(async move {
+            for answer in answers {
+                if let Some(holdings) = answer.await? {
+                    return Ok(Some(holdings));
                 }
             }
             Ok(None)

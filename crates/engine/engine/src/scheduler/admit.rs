@@ -66,7 +66,7 @@ impl Scheduler {
                 }
                 Ok(Admission::NoRoom(_)) => {
                     let sequence = self.joining.remove(index);
-                    self.waiting.push_front(sequence);
+                    self.queue(sequence);
                 }
                 Ok(Admission::TooLarge(_)) | Err(_) => {
                     let sequence = self.joining.remove(index);
@@ -85,6 +85,6 @@ impl Scheduler {
             }
         }
         sequence.admit(ready, Instant::now());
-        self.running.push(sequence);
+        self.run_in_order(sequence);
     }
 }

@@ -81,13 +81,17 @@ impl Scheduler {
                         _ => self.running.iter().rposition(rivals),
                     };
                     let Some(newest) = newest else {
+                        if self.preempt_joining(rivals) {
+                            continue;
+                        }
                         // Alone and still no room: the answer has filled the whole budget, or its share.
                         parts.remove(index);
                         self.end_for_want_of_room(id, &error);
                         continue;
                     };
                     let now = self.now();
-                    let newest = self.running.remove(newest);
+                    let mut newest = self.running.remove(newest);
+                    newest.preemptions += 1;
                     self.cache.preempt(newest.id, now);
                     // Those before it in the list keep their places.
                     let at = parts.iter().position(|part| part.id == newest.id);
@@ -95,11 +99,23 @@ impl Scheduler {
                         parts.remove(at);
                         index -= usize::from(at < index);
                     }
-                    self.waiting.push_front(newest);
+                    self.queue(newest);
                 }
             }
         }
         parts
+    }
+
+    /// Takes what the newest of the joining calls holds: of a window that its writer has passed it may hold blocks that
+    /// the writer needs. `false`: none joins.
+    fn preempt_joining(&mut self, rivals: impl Fn(&Sequence) -> bool) -> bool {
+        let joining = self.joining.iter().enumerate().filter(|(_, sequence)| rivals(sequence));
+        let Some((at, _)) = joining.max_by_key(|(_, sequence)| sequence.id) else { return false };
+        let now = self.now();
+        let sequence = self.joining.remove(at);
+        self.cache.preempt(sequence.id, now);
+        self.queue(sequence);
+        true
     }
 
     fn forward(&mut self, parts: &[Part]) -> Result<(), tapri_model::ForwardError> {

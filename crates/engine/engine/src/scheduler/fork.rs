@@ -27,10 +27,10 @@ impl Scheduler {
                         self.store.copy_block(from.0, to.0);
                     }
                     forked.push(child.id);
-                    self.running.push(child);
+                    self.run_in_order(child);
                 }
                 // It comes back as one that was preempted.
-                Err(ForkError::NoRoom(_)) => self.waiting.push_front(child),
+                Err(ForkError::NoRoom(_)) => self.queue(child),
                 Err(error) => self.fail(child, GenerateError::Internal(error.to_string())),
             }
         }

@@ -91,6 +91,14 @@ impl Harness {
             );
         }
         assert_eq!(users, references, "references are the tables' entries");
+        let holdings = self.cache.holdings();
+        assert_eq!((holdings.leaked, holdings.held), (0, holdings.in_use), "{holdings:?}");
+        for held in &holdings.calls {
+            let mine = |block: &&u32| users[**block as usize] == 1 && **block != 0;
+            let tables = (0..self.config.groups.len())
+                .flat_map(|group| self.cache.table(held.call, GroupIndex(group)));
+            assert_eq!(held.alone, tables.filter(mine).count());
+        }
         let mut idle: Vec<u32> = queue.iter().map(|block| block.0).collect();
         idle.sort_unstable();
         let expected: Vec<u32> =
