@@ -3,7 +3,7 @@
 //! `TAPRI_TEST_FOR=1h cargo test -p tapri-gguf --test hostile` lets each property of that file run for an hour; `30s`,
 //! `10m` and `8h` are other times. Without it every property has the number of cases that it names, which suits a run of
 //! all tests. `TAPRI_TEST_SEED=N` runs the one round that a failed test has named. Test files take this file in by its path.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use std::time::{Duration, Instant};
 

@@ -183,6 +183,9 @@ pub(crate) struct EngineArgs {
     /// Tokens in a KV block
     #[arg(long, env = "TAPRI_BLOCK_SIZE", hide_env_values = true, value_name = "N", default_value = "16", value_parser = block_size)]
     pub(crate) block_size: usize,
+    /// Calls that may wait for room; one more is told to come back later
+    #[arg(long, env = "TAPRI_MAX_WAITING", hide_env_values = true, value_name = "N", default_value = "256", value_parser = quantity::count)]
+    pub(crate) max_waiting: NonZeroUsize,
     /// Threads that compute [default: one for each core]
     #[arg(long, env = "TAPRI_THREADS", hide_env_values = true, value_name = "N", value_parser = quantity::count)]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -216,11 +219,13 @@ impl EngineArgs {
             prefix_ttl,
             prefix_hash,
             block_size,
+            max_waiting,
             threads,
         } = self;
         let mut arguments = vec!["--block-size".to_owned(), block_size.to_string()];
         let mut say = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
         say("--kv-type", kv_type.to_string());
+        say("--max-waiting", max_waiting.to_string());
         if let Some(ttl) = prefix_ttl {
             say("--prefix-ttl", format!("{}ms", ttl.as_millis()));
         }
@@ -244,6 +249,7 @@ impl EngineArgs {
             kv_memory: self.kv_memory,
             kv_type: self.kv_type,
             block_size: self.block_size,
+            max_waiting: self.max_waiting.get(),
             prefix_cache: !self.no_prefix_cache,
             prefix_ttl: self.prefix_ttl,
             prefix_hash: match self.prefix_hash {

@@ -260,7 +260,9 @@ fn derived(seed: u64, choice: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Events besides one for each token: admission, progress, the end.
+/// Events besides one for each token: one of admission, at most `PROGRESS_BACKLOG` of progress (none is sent while so many
+/// events are unread), one for the end. Since a call has at most one event for each token it may have, a channel with
+/// this much more room is never full, and the engine's thread never waits for a reader.
 const SPARE_EVENTS: usize = 80;
 
 impl Engine {

@@ -13,11 +13,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use effort::Random;
 use support::{Answer, Seen, ask, config, finish, prompt, request, start, threads};
-use tapri_engine::{Engine, EngineConfig, GenerateEvent, GenerateRequest, Isa, TokenId};
+use tapri_engine::{Engine, EngineConfig, GenerateError, Isa, StartError, TokenId};
 use tapri_gguf::Gguf;
 use tapri_model::tiny::{TinyModel, TinyWeights};
 
@@ -117,12 +116,21 @@ fn prompts(random: &mut Random, count: usize) -> Vec<Vec<TokenId>> {
     all
 }
 
-/// Blocks that are kept for a call from its start on, in all groups of layers.
-fn reserved(engine: &Engine, request: GenerateRequest) -> usize {
-    let mut call = engine.submit(request).unwrap();
-    while !matches!(call.next().unwrap(), GenerateEvent::Admitted(_)) {}
-    let held = engine.holdings(Vec::new(), Duration::from_secs(60)).unwrap();
-    held.calls[0].blocks + held.calls[0].promised
+/// The memory in which a call of so many tokens has all that it may need, in all groups of layers: the engine names it
+/// when it has less.
+fn memory_for(cell: &Cell, tokens: usize) -> u64 {
+    let none = EngineConfig { kv_memory: 0, ..cell.config() };
+    let least = match Engine::start_from(&cell.model.gguf(), PathBuf::from("tiny"), none) {
+        Err(StartError::KvMemory { least, .. }) => least,
+        other => panic!("{other:?}"),
+    };
+    let engine = start(&cell.model, EngineConfig { kv_memory: least, ..cell.config() });
+    let block = engine.stats().block_bytes as u64;
+    match finish(engine.submit(request(prompt(tokens, 1), 1)).unwrap()) {
+        Ok(_) => least,
+        Err(GenerateError::ExceedsKvBudget { needed, .. }) => (1 + needed as u64) * block,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// What a round has come across, for the test to know that it is about something.
@@ -137,7 +145,12 @@ struct Met {
 fn expect(cell: &Cell, what: &str, answers: &[Answer], expected: &[Seen]) {
     assert_eq!(answers.len(), expected.len());
     for (at, (answer, expected)) in answers.iter().zip(expected).enumerate() {
-        assert_eq!(&answer.seen(), expected, "{what}, prompt {at}: {cell:#?}");
+        assert_eq!(
+            &answer.seen(),
+            expected,
+            "round {}, {what}, prompt {at}: {cell:#?}",
+            cell.round
+        );
     }
 }
 
@@ -177,11 +190,10 @@ fn play(round: u64) -> (Cell, Met) {
 
     // In a memory that has hardly more than the largest call needs: what was read is evicted and read again, and who
     // joins may have to give way.
-    let block = roomy.block_bytes as u64;
-    let largest = texts.iter().max_by_key(|text| text.len()).unwrap();
-    let need = reserved(&engine, request(largest.clone(), 8));
-    let tight = (1 + need + random.below(need)) as u64 * block;
-    let engine = start(&cell.model, EngineConfig { kv_memory: tight, ..cell.config() });
+    let longest = texts.iter().chain(&other).map(Vec::len).max().unwrap();
+    let need = memory_for(&cell, longest + 8);
+    let kv_memory = need + random.next() % need;
+    let engine = start(&cell.model, EngineConfig { kv_memory, ..cell.config() });
     for what in ["in a small memory", "read again after eviction"] {
         expect(&cell, what, &answers(&engine, cell.alone, &texts, 8), &expected);
         expect(&cell, what, &answers(&engine, cell.alone, &other, 8), &expected_other);
@@ -209,9 +221,7 @@ fn preempted(cell: &Cell, random: &mut Random, reference: &Engine) -> u64 {
         (0..3).map(|_| prompt(random.within(20, 60), random.next() as u32)).collect();
     let expected: Vec<Seen> =
         answers(reference, true, &texts, TOKENS).iter().map(Answer::seen).collect();
-    let roomy = start(&cell.model, cell.config());
-    let need: usize = texts[..2].iter().map(|t| reserved(&roomy, request(t.clone(), TOKENS))).sum();
-    let kv_memory = (1 + need) as u64 * roomy.stats().block_bytes as u64;
+    let kv_memory = texts[..2].iter().map(|text| memory_for(cell, text.len() + 256)).sum();
     let engine = start(&cell.model, EngineConfig { kv_memory, ..cell.config() });
     expect(cell, "preempted", &answers(&engine, false, &texts, TOKENS), &expected);
     let stats = engine.stats();
@@ -272,7 +282,8 @@ fn real(name: &str) {
         let expected: Vec<Seen> =
             answers(&reference, true, &texts, 6).iter().map(Answer::seen).collect();
         drop(reference);
-        for (n, chunk) in [(2, 512), (1, 7)] {
+        let narrow = (isa == Isa::best()).then_some((1, 7));
+        for (n, chunk) in std::iter::once((2, 512)).chain(narrow) {
             let engine = start(isa, n, chunk, true);
             for what in ["cold and joined", "warm"] {
                 for (at, answer) in answers(&engine, false, &texts, 6).iter().enumerate() {
@@ -281,7 +292,8 @@ fn real(name: &str) {
                 }
             }
             let stats = engine.stats();
-            assert!(stats.prefix_joined >= 2 * 96 && stats.prefix_hits > 3 * 96, "{stats:?}");
+            // Three begin alike, and all come again.
+            assert!(stats.prefix_joined + stats.prefix_hits >= 5 * 96, "{stats:?}");
         }
     }
 }

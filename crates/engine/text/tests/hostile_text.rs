@@ -114,7 +114,9 @@ fn made_up_vocabularies_are_an_error_or_can_be_used() {
             writer.set("tokenizer.ggml.bos_token_id", id);
         }
         if let Some(id) = eos {
-            writer.set("tokenizer.ggml.eos_token_id", id).set("tokenizer.ggml.unknown_token_id", 0u32);
+            writer
+                .set("tokenizer.ggml.eos_token_id", id)
+                .set("tokenizer.ggml.unknown_token_id", 0u32);
         }
         writer.set("tokenizer.ggml.add_bos_token", MetaValue::from(bos.is_some()));
         let gguf = Gguf::from_bytes(writer.to_bytes()).unwrap();
@@ -190,7 +192,8 @@ fn messages() -> impl Strategy<Value = Vec<Value>> {
         1 => any::<i64>().prop_map(Value::from),
     ];
     let role = prop::sample::select(&["user", "assistant", "system", "tool", ""][..]);
-    let message = (role, content).prop_map(|(role, content)| json!({"role": role, "content": content}));
+    let message =
+        (role, content).prop_map(|(role, content)| json!({"role": role, "content": content}));
     proptest::collection::vec(message, 0..4)
 }
 

@@ -40,7 +40,9 @@ fn valid(format: Format) -> Value {
                 {"type": "function_call", "call_id": "c", "name": "get", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": "c", "output": "rain"}],
             "tools": [{"type": "function", "name": "get", "parameters": {"type": "object"}}], "tool_choice": "auto", "store": false}),
-        Format::Embeddings => json!({"model": "m", "input": ["a", "b"], "encoding_format": "base64", "dimensions": 4}),
+        Format::Embeddings => {
+            json!({"model": "m", "input": ["a", "b"], "encoding_format": "base64", "dimensions": 4})
+        }
         Format::Messages => json!({
             "model": "m", "max_tokens": 9, "stream": true, "temperature": 0.3, "stop_sequences": ["x"], "metadata": {"user_id": "u"},
             "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
@@ -61,8 +63,10 @@ fn any_value() -> impl Strategy<Value = Value> {
         any::<f64>().prop_map(Value::from),
         prop::sample::select(&[-1.0, 1e308, 1e-308, 4294967296.0][..]).prop_map(Value::from),
         ".{0,12}".prop_map(Value::from),
-        prop::sample::select(&["user", "text", "function", "auto", "\u{0}", "{}", "tool_result"][..])
-            .prop_map(Value::from),
+        prop::sample::select(
+            &["user", "text", "function", "auto", "\u{0}", "{}", "tool_result"][..]
+        )
+        .prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
@@ -77,9 +81,32 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 /// Names that mean something somewhere.
 const KEYS: &[&str] = &[
-    "type", "role", "content", "text", "input", "name", "id", "function", "arguments", "parameters",
-    "tool_calls", "call_id", "output", "cache_control", "ttl", "schema", "json_schema", "format",
-    "image_url", "url", "source", "data", "tool_use_id", "signature", "summary", "strict",
+    "type",
+    "role",
+    "content",
+    "text",
+    "input",
+    "name",
+    "id",
+    "function",
+    "arguments",
+    "parameters",
+    "tool_calls",
+    "call_id",
+    "output",
+    "cache_control",
+    "ttl",
+    "schema",
+    "json_schema",
+    "format",
+    "image_url",
+    "url",
+    "source",
+    "data",
+    "tool_use_id",
+    "signature",
+    "summary",
+    "strict",
 ];
 
 /// What is done to one place of a request.
@@ -222,7 +249,8 @@ fn changed_bytes_are_read_or_refused() {
             body.truncate(cut.index(body.len()));
         }
         read(format, &body);
-        for result in [tokenize::parse(&body).map(drop), tokenize::parse_detokenize(&body).map(drop)]
+        for result in
+            [tokenize::parse(&body).map(drop), tokenize::parse_detokenize(&body).map(drop)]
         {
             if let Err(error) = result {
                 refused(&error);
@@ -247,8 +275,21 @@ fn nesting_without_end_is_refused() {
 #[test]
 fn any_cache_control_is_read() {
     let word = prop_oneof![
-        prop::sample::select(&["no-store", "no-cache", "only-if-cached", "max-age=", "max-age=9", ",", ", ", "=", "\"", "\\"][..])
-            .prop_map(str::to_owned),
+        prop::sample::select(
+            &[
+                "no-store",
+                "no-cache",
+                "only-if-cached",
+                "max-age=",
+                "max-age=9",
+                ",",
+                ", ",
+                "=",
+                "\"",
+                "\\"
+            ][..]
+        )
+        .prop_map(str::to_owned),
         ".{0,6}",
         any::<u64>().prop_map(|n| n.to_string()),
     ];

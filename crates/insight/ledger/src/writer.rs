@@ -3,6 +3,23 @@
 //! [`Writer::record`] hands a record over and comes back at once; a thread of its own makes the fingerprints and
 //! writes in batches. Nobody ever waits for the disk: when the thread falls behind, or the disk takes nothing, records
 //! are dropped and counted.
+//!
+//! # What callers and the thread share, and why nobody is forgotten
+//!
+//! - The channel is a lock: what is sent is there before the sending returns, and is taken once.
+//! - The counts publish nothing, so they are relaxed: each is a sum of read-modify-writes of one word. `waiting_bytes` gets
+//!   a record's bytes before it is sent and loses them once, when the thread takes it or the sender gives it up; in between it
+//!   is too high, so that a record may be dropped that would just have fitted, and the limit is never passed but by one
+//!   record that waits alone.
+//! - No wake-up that is owed is lost. In `gather` the thread looks at the channel, then parks. Whoever wants it awake sends
+//!   first and then unparks it. Unparking leaves a token where the thread isn't parked, and what came before it is seen by the
+//!   thread after the `park` that takes it. So if the look came before the sending, the token is there before or during
+//!   the park, which ends, and the next look finds what was sent. A token that is left over (from a message that was
+//!   found without it, or for the channel's own blocking `recv`, which parks too) makes one look that finds nothing: both
+//!   loops look again before they sleep. Who sends without unparking is owed nothing before the deadline, which ends the
+//!   park by itself.
+//! - The last [`Writer`] drops the sender before it unparks, so that the thread finds the channel closed; a closed channel
+//!   still gives what is in it, so that what waits is written.
 
 mod trouble;
 
@@ -428,6 +445,7 @@ impl Thread {
                 }
                 Ok(Message::Close(reply)) => {
                     self.end();
+                    self.count_late(receiver);
                     let _ = reply.send(());
                     return;
                 }
@@ -570,6 +588,12 @@ impl Thread {
             // On a full disk nothing can be deleted either; the next batch tries again.
             Err(error) => tracing::debug!("the ledger could not be pruned: {error}"),
         }
+    }
+
+    /// Counts the records that came while the last ones were written: nobody will write them.
+    fn count_late(&self, receiver: &Receiver<Message>) {
+        let late = receiver.try_iter().filter(|message| matches!(message, Message::Entry(_)));
+        self.shared.dropped.fetch_add(late.count() as u64, Ordering::Relaxed);
     }
 
     fn end(&mut self) {

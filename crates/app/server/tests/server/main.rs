@@ -11,6 +11,7 @@ mod explain;
 mod formats;
 mod http;
 mod listening;
+mod pressure;
 mod scripted;
 mod tenants;
 mod upstreams;

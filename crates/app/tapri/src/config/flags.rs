@@ -63,6 +63,7 @@ const KEYS: &[(&str, &[Key])] = &[
             ("prefix_ttl", "prefix_ttl", Checked(time)),
             ("prefix_hash", "prefix_hash", Checked(hash)),
             ("block_size", "block_size", Checked(block)),
+            ("max_waiting", "max_waiting", Checked(count)),
             ("threads", "threads", Checked(count)),
         ],
     ),

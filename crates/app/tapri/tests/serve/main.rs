@@ -17,6 +17,7 @@ mod gateway;
 mod isolation;
 mod ledger;
 mod process;
+mod same;
 mod sdk;
 mod semantic;
 mod stopping;

@@ -3,6 +3,10 @@
 //! A mask takes from 0.05 ms to some 15 ms, by the grammar (llguidance's limits end it there); a decode step of a small
 //! model takes as long. So a mask is begun as soon as the token before it is chosen, and a call whose mask isn't ready
 //! when its logits are waits for it with a copy of them, while the other calls go on.
+//!
+//! The two threads can't wait for each other: the loop only tries to send and only waits for a moment, so the one that may
+//! block is the thread, on a full channel of masks, which the loop empties at every step. A grammar is with one of the two
+//! at any time, since it travels by value.
 
 use std::thread::JoinHandle;
 use std::time::Duration;

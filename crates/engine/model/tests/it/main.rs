@@ -5,6 +5,7 @@ mod adapters;
 mod configs;
 mod errors;
 mod golden;
+mod hostile;
 mod identity;
 mod kv_types;
 mod notes;

@@ -6,6 +6,20 @@
 //!
 //! Memory is bounded: beyond a limit of bytes nobody new may join, what all have read is dropped, the call waits
 //! for its fastest reader, and a reader that falls behind the others by more than the limit is let go with an error.
+//!
+//! # Why nobody waits for ever
+//!
+//! All that is shared is [`State`], behind one lock that is never held across an await; [`Notify`] only says that it changed.
+//! - Whoever waits registers (`enable`), then looks; whoever changes the state does so under the lock, lets go of it, and
+//!   then wakes all that are registered. If a look doesn't find a change, it had the lock before the change did, so its
+//!   registration is before the waking, which reaches it. `notify_waiters` leaves nothing for those who come later, and
+//!   they need nothing: their look finds the change.
+//! - Each thing that is waited for has its waking: events and their end (`push`), a reader that has read or was let go
+//!   (`next`, where someone may wait for room), a reader that left (`drop`), which is also what `abandoned` waits for.
+//! - Nobody joins a call that is given up: `join` and the last leaving are in one order by the lock, and after the last
+//!   has left `join` gives nothing, so that whoever comes then begins a call of its own.
+//! - A `next` that is dropped has lost no event: the number of the next one is written in the look that takes it, and
+//!   there is no await after that look.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
