@@ -54,9 +54,9 @@ fn use_it(tokenizer: &Tokenizer, text: &str, ids: &[u32]) {
             let mut detokenizer = Detokenizer::new(tokenizer, control);
             let mut streamed = String::new();
             for id in &tokens {
-                streamed += &detokenizer.push(*id);
+                streamed += detokenizer.push(*id);
             }
-            streamed += &detokenizer.finish();
+            streamed += detokenizer.finish();
             assert!(streamed.len() <= 4 * text.len() + 16 * tokens.len());
         }
     }
@@ -105,7 +105,7 @@ fn made_up_vocabularies_are_an_error_or_can_be_used() {
             .set("tokenizer.ggml.tokens", words.as_slice())
             .set("tokenizer.ggml.merges", pairs.as_slice());
         // As many as there are tokens now and then, so that more than the first check is passed.
-        let fit = |len: usize| if len % 3 == 0 { len } else { words.len() };
+        let fit = |len: usize| if len.is_multiple_of(3) { len } else { words.len() };
         let kinds: Vec<i32> = kinds.iter().cycle().take(fit(kinds.len())).copied().collect();
         let scores: Vec<f32> = scores.iter().cycle().take(fit(scores.len())).copied().collect();
         writer.set("tokenizer.ggml.token_type", kinds.as_slice());
