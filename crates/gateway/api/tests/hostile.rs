@@ -295,7 +295,7 @@ fn any_cache_control_is_read() {
     ];
     effort::check(500, &prop::collection::vec(word, 0..6), |words| {
         let directives = CacheDirectives::parse(&words.concat());
-        prop_assert!(!format!("{directives:?}").is_empty());
+        prop_assert!(directives.max_age.is_none_or(|age| age.subsec_nanos() == 0));
         Ok(())
     });
 }
