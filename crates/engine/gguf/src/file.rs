@@ -139,6 +139,32 @@ impl Gguf {
     pub fn file_bytes(&self) -> &[u8] {
         &self.bytes
     }
+
+    /// Says that `part`, some of this file's bytes, will not be looked at soon: the memory behind it goes back to the system. It
+    /// keeps its contents, and whoever looks again has it read again (from the system's own cache of the file, as a rule).
+    ///
+    /// Whoever copies a file's tensors calls this for each, so that the process does not hold two copies of the file.
+    pub fn release(&self, part: &[u8]) {
+        #[cfg(target_os = "linux")]
+        if let Bytes::Map(map) = &self.bytes {
+            let Some(offset) = part.as_ptr().addr().checked_sub(map.as_ptr().addr()) else {
+                return;
+            };
+            if offset > map.len() || part.len() > map.len() - offset {
+                return;
+            }
+            // SAFETY: the map is a shared one of a file (`Mmap::map`), which nobody writes through: pages that are dropped come back
+            // with the file's bytes, so no reader, now or later, sees a change. (A private map would lose what was written to it, which
+            // is why this advice counts as unchecked.)
+            let advised = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, part.len())
+            };
+            // Only advice: without it the memory stays until the file is closed.
+            let _ = advised;
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = part;
+    }
 }
 
 fn alignment(metadata: Metadata<'_>) -> Result<u64, GgufError> {

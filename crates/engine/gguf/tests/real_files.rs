@@ -19,6 +19,36 @@ fn gemma_opens() {
     assert!(bytes < gguf.file_bytes().len() && bytes > gguf.file_bytes().len() / 10 * 9);
 }
 
+/// What was released is read again, the same.
+#[cfg(target_os = "linux")]
+#[test]
+fn released_bytes_come_back() {
+    let gguf = Gguf::open(tapri_registry::test_model("smollm2")).unwrap();
+    let resident = || {
+        let path = std::fs::canonicalize(tapri_registry::test_model("smollm2")).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = gguf.file_bytes().as_ptr().addr();
+        let mut lines = maps.lines().skip_while(|line| !line.starts_with(&format!("{start:x}-")));
+        assert!(lines.next().unwrap().ends_with(path.to_str().unwrap()));
+        let line = lines.find(|line| line.starts_with("Rss:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+    };
+    let sum =
+        || gguf.file_bytes().iter().fold(0_u64, |sum, byte| sum * 31 % 65_521 + u64::from(*byte));
+    let first = sum();
+    assert!(resident() > gguf.file_bytes().len() / 10 * 9);
+    gguf.release(gguf.tensor("token_embd.weight").unwrap().data);
+    gguf.release(gguf.file_bytes());
+    assert!(resident() < 1 << 20, "{} bytes are still there", resident());
+    // Nothing of this file: nothing happens.
+    gguf.release(&[0; 100]);
+    assert_eq!(sum(), first);
+    let copy = Gguf::from_bytes(std::fs::read(tapri_registry::test_model("smollm2")).unwrap());
+    let copy = copy.unwrap();
+    copy.release(copy.file_bytes());
+    assert!(copy.file_bytes() == gguf.file_bytes());
+}
+
 #[test]
 fn smollm2_opens() {
     let gguf = Gguf::open(tapri_registry::test_model("smollm2")).unwrap();

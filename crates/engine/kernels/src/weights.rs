@@ -14,6 +14,9 @@ use crate::quant::{Quant, dequantise};
 use layout::{BLOCK, Layout, PANEL};
 use unpack::Unpacked;
 
+/// Bytes of a file that are packed between two looks at what can be let go: enough to keep all threads busy.
+const PART_BYTES: usize = 8 << 20;
+
 /// A matrix `[n rows, k columns]`, repacked once so that each product streams it in storage order.
 ///
 /// The packed form keeps every bit of the file's own (its integers and its scales), takes the same space, and
@@ -88,6 +91,22 @@ impl Weights {
         k: usize,
         bytes: &[u8],
     ) -> Result<Weights, PackError> {
+        Weights::pack_in_parts(compute, quant, n, k, bytes, |_| ())
+    }
+
+    /// The same, some megabytes at a time: `packed` gets each part of `bytes` when it will not be read again, in order. What lies in
+    /// a mapped file can be let go then, so that no large matrix is held twice.
+    ///
+    /// # Errors
+    /// As [`Weights::pack`], before anything is packed.
+    pub fn pack_in_parts(
+        compute: &Compute,
+        quant: Quant,
+        n: usize,
+        k: usize,
+        bytes: &[u8],
+        mut packed: impl FnMut(&[u8]),
+    ) -> Result<Weights, PackError> {
         if n == 0 || k == 0 {
             return Err(PackError::Empty { quant, n, k });
         }
@@ -103,17 +122,24 @@ impl Weights {
         let layout = Layout::new(quant, k).ok_or_else(too_large)?;
         let size = n.div_ceil(PANEL).checked_mul(layout.panel_bytes).ok_or_else(too_large)?;
         let mut data = Buffer::zeroed(size).ok_or_else(too_large)?;
-        compute.run_pieces(&mut data, layout.panel_bytes, |index, panel| {
-            let first = index * PANEL;
-            let mut rows: [&[u8]; PANEL] = [&[]; PANEL];
-            let count = PANEL.min(n - first);
-            let start = first * row_bytes;
-            let file = bytes[start..start + count * row_bytes].chunks_exact(row_bytes);
-            for (slot, row) in rows.iter_mut().zip(file) {
-                *slot = row;
-            }
-            pack::pack_panel(&layout, &rows[..count], panel);
-        });
+        // A panel of the file, and as many of them as make a part.
+        let step = PANEL.checked_mul(row_bytes).ok_or_else(too_large)?;
+        let panels = (PART_BYTES / step).max(1);
+        let parts = data.chunks_mut(panels * layout.panel_bytes);
+        for (part, file) in parts.zip(bytes.chunks(panels * step)) {
+            compute.run_pieces(part, layout.panel_bytes, |index, panel| {
+                let start = index * step;
+                let file = &file[start..file.len().min(start + step)];
+                let mut rows: [&[u8]; PANEL] = [&[]; PANEL];
+                let mut count = 0;
+                for (slot, row) in rows.iter_mut().zip(file.chunks_exact(row_bytes)) {
+                    *slot = row;
+                    count += 1;
+                }
+                pack::pack_panel(&layout, &rows[..count], panel);
+            });
+            packed(file);
+        }
         Ok(Weights { layout, n, k, data })
     }
 
@@ -226,6 +252,32 @@ mod tests {
         }
         let got = error(Quant::F32, usize::MAX / 4, 8, &[]);
         assert_eq!(got, PackError::TooLarge { quant: Quant::F32, n: usize::MAX / 4, k: 8 });
+    }
+
+    #[test]
+    fn parts_are_the_bytes_in_order_and_pack_the_same() {
+        let compute = Compute::new(Isa::Scalar, 2);
+        // More than two parts, the last with a panel of one row.
+        let (n, k) = (16 * 40 + 1, 32 * 1024);
+        // No byte makes an f16 that is not finite.
+        let length = n * Quant::Q8_0.bytes_of(k).unwrap();
+        let bytes: Vec<u8> = (0..length).map(|i| (i % 97) as u8).collect();
+        assert!(bytes.len() > 2 * PART_BYTES);
+        let mut at = 0;
+        let weights = Weights::pack_in_parts(&compute, Quant::Q8_0, n, k, &bytes, |part| {
+            assert!(part.as_ptr() == bytes[at..].as_ptr() && part.len() <= PART_BYTES);
+            at += part.len();
+        });
+        assert_eq!(at, bytes.len());
+        let weights = weights.unwrap();
+        let (mut got, mut want) = (vec![0.0; k], vec![0.0; k]);
+        for row in [0, 15, 16, 240, 241, 16 * 40] {
+            weights.row(row, &mut got);
+            let file = bytes.chunks_exact(bytes.len() / n).nth(row).unwrap();
+            crate::dequantise(Quant::Q8_0, file, &mut want);
+            let same = got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "row {row}");
+        }
     }
 
     #[test]

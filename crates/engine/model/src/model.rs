@@ -12,6 +12,9 @@ use crate::{KvPlan, LoadError, ModelConfig};
 /// disk is not taken for this version's.
 const NUMERICS_VERSION: u32 = 1;
 
+/// Bytes of the file that are hashed at a time, and then let go.
+const HASH_BYTES: usize = 4 << 20;
+
 /// A model: its configuration and its packed weights. It holds no state of any sequence.
 pub struct Model {
     pub(crate) config: ModelConfig,
@@ -39,7 +42,8 @@ pub(crate) struct LayerPlace {
 impl Model {
     /// Reads the configuration and the weights of a file, and packs the weights for the kernels.
     ///
-    /// The file may be closed afterwards. Packing takes about as long as reading the file's bytes twice.
+    /// The file may be closed afterwards. Packing takes about as long as reading the file's bytes twice. The map's memory goes back to
+    /// the system as it is packed, so that no more than a few megabytes are held twice.
     ///
     /// # Errors
     /// When the architecture, the metadata or a tensor is not what the decoder can run exactly: the error names it.
@@ -72,7 +76,10 @@ impl Model {
         let identity = config.numeric_identity();
         hasher.update(&(identity.len() as u64).to_le_bytes());
         hasher.update(&identity);
-        hasher.update(gguf.file_bytes());
+        for part in gguf.file_bytes().chunks(HASH_BYTES) {
+            hasher.update(part);
+            gguf.release(part);
+        }
         let fingerprint = *hasher.finalize().as_bytes();
         Ok(Model { config, weights, groups, windows, places, ropes, keep, fingerprint })
     }

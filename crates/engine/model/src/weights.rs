@@ -209,7 +209,9 @@ impl<'a> Loader<'a> {
         let tensor = self.tensor(&name, &[columns, rows])?;
         let quant = quant(tensor.kind)
             .ok_or_else(|| unsupported(name.clone(), tensor.kind, SUPPORTED_KINDS))?;
-        let weights = Weights::pack(self.compute, quant, rows, columns, tensor.data)
+        let (compute, gguf) = (self.compute, self.gguf);
+        let release = |part: &[u8]| gguf.release(part);
+        let weights = Weights::pack_in_parts(compute, quant, rows, columns, tensor.data, release)
             .map_err(|source| LoadError::Pack { name: name.clone(), source })?;
         self.used.insert(name);
         Ok(weights)
