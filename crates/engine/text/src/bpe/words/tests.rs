@@ -61,3 +61,37 @@ fn classes_are_those_of_unicode() {
         assert_eq!(text.chars().map(class).collect::<Vec<_>>(), [wanted], "{text:?}");
     }
 }
+
+#[test]
+fn llama_3_takes_three_digits_and_signs_before_letters() {
+    let text = "It'S 12345 (word) x->y\r\n\r\n  end!!\n \tok ²³Ⅷ७";
+    assert_eq!(
+        words(PreTokenizer::Llama3, text),
+        [
+            "It", "'S", " ", "123", "45", " (", "word", ")", " x", "->", "y", "\r\n\r\n", " ",
+            " end", "!!\n", " ", "\tok", " ", "²³Ⅷ", "७"
+        ]
+    );
+    assert_eq!(
+        words(PreTokenizer::Qwen2, "a12 'LLx  \n\n z"),
+        ["a", "1", "2", " '", "LLx", "  \n\n", " z"]
+    );
+}
+
+#[test]
+fn case_is_ignored_in_ascii_alone() {
+    assert_eq!(words(PreTokenizer::Llama3, "'ſ 'S"), ["'ſ", " '", "S"]);
+    assert_eq!(words(PreTokenizer::Qwen2, "x'VEy"), ["x", "'VE", "y"]);
+    assert_eq!(words(PreTokenizer::Gpt2, "x'VEy"), ["x", "'", "VEy"]);
+}
+
+#[test]
+fn default_sets_punctuation_apart_and_cuts_numbers_by_threes() {
+    assert_eq!(
+        words(PreTokenizer::Default, "It's $1234567, a  ²1234²  —`x` \n\nb"),
+        [
+            "It", "'", "s", " ", "$", "123", "456", "7", ",", " a", " ", " ", "²", "123", "4²",
+            "  ", "—", "`", "x", "`", " \n", "\n", "b"
+        ]
+    );
+}
