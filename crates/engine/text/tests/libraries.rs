@@ -43,7 +43,7 @@ impl Strings {
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 32) * n >> 32
+        (((z ^ (z >> 31)) >> 32) * n) >> 32
     }
 
     fn next(&mut self) -> String {
