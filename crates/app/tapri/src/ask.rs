@@ -30,6 +30,7 @@ const INTERRUPTED: u8 = 130;
 pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     // Whatever may be wrong with the arguments is said before a model is pulled and loaded.
     let mut questions = Questions::new(args)?;
+    let adapter = adapter(args)?;
     let prices = prices::list(&args.prices, &args.model.to_string())?;
     let document = Document::open(&args.file).map_err(|error| {
         let hint = error.hint();
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     })?;
     let load::Recorded { pipeline, recorder, .. } =
         load::recorded(&args.model, &args.engine, &args.ledger, &prices)?;
-    let card = pipeline.model(None).map_err(asking::failure)?;
+    let card = pipeline.model(adapter).map_err(asking::failure)?;
     let layout = layout(&card);
     // An engine of our own knows its context.
     let room = Room { context: card.context.unwrap_or(usize::MAX), answer: args.max_tokens.get() };
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let session = Session::new(document, layout, room);
     let mut display = Display::new(args.json);
     let mut report = Report::new(card.id.clone(), !args.engine.no_prefix_cache, prices);
-    let mut asker = Asker::new(pipeline, session, args);
+    let mut asker = Asker::new(pipeline, session, args, adapter.map(str::to_owned));
     let ended = runtime.block_on(async {
         let interrupt = Interrupt::listen().await;
         while let Some(question) = questions.next(&interrupt).await? {
@@ -68,6 +69,19 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     // What was answered before an error or Ctrl-C is as true as before.
     display.summary(&report)?;
     ended
+}
+
+/// The adapter that all questions are asked with.
+fn adapter(args: &AskArgs) -> Result<Option<&str>> {
+    match &args.engine.lora[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(&one.name)),
+        _ => Err(Failure::usage(
+            "'tapri ask' asks with one adapter, and --lora names several",
+            "leave one, or load them all with 'tapri serve' and choose one by its name as the model",
+        )
+        .into()),
+    }
 }
 
 /// A model without a chat template was not tuned to answer: it gets plain text.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tapri_engine::{EngineConfig, KvType, PrefixHash};
+use tapri_engine::{AdapterFile, EngineConfig, KvType, PrefixHash};
 use tapri_registry::ModelRef;
 
 use crate::audit::AuditArgs;
@@ -189,6 +189,9 @@ pub(crate) struct EngineArgs {
     /// Threads that compute [default: one for each core]
     #[arg(long, env = "TAPRI_THREADS", hide_env_values = true, value_name = "N", value_parser = quantity::count)]
     pub(crate) threads: Option<NonZeroUsize>,
+    /// A LoRA adapter for the model (GGUF); may be given several times. 'serve' answers as NAME with it, 'ask' takes one
+    #[arg(long, value_name = "NAME=FILE", value_parser = lora)]
+    pub(crate) lora: Vec<AdapterFile>,
 }
 
 /// What separates tenants from one another.
@@ -221,6 +224,7 @@ impl EngineArgs {
             block_size,
             max_waiting,
             threads,
+            lora,
         } = self;
         let mut arguments = vec!["--block-size".to_owned(), block_size.to_string()];
         let mut say = |flag: &str, value: String| arguments.extend([flag.to_owned(), value]);
@@ -234,6 +238,9 @@ impl EngineArgs {
         }
         if *prefix_hash == HashArg::Xxh3 {
             say("--prefix-hash", "xxh3".to_owned());
+        }
+        for AdapterFile { name, path } in lora {
+            say("--lora", format!("{name}={}", path.display()));
         }
         if *no_prefix_cache {
             arguments.push("--no-prefix-cache".to_owned());
@@ -256,6 +263,7 @@ impl EngineArgs {
                 HashArg::Sha256 => PrefixHash::Sha256,
                 HashArg::Xxh3 => PrefixHash::Xxh3,
             },
+            adapters: self.lora.clone(),
             ..default
         }
     }
@@ -270,6 +278,19 @@ pub(crate) fn model(text: &str) -> Result<ModelRef, String> {
 /// The types by name, as `--help` lists them.
 fn kv_type() -> impl TypedValueParser<Value = KvType> {
     PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(|name| name.parse::<KvType>())
+}
+
+/// An adapter, as it is named on the command line and in `tapri.toml`.
+pub(crate) fn lora(text: &str) -> Result<AdapterFile, String> {
+    let wrong = || "it should be NAME=FILE, for example legal=adapters/legal.gguf".to_owned();
+    let (name, path) = text.split_once('=').ok_or_else(wrong)?;
+    if name.is_empty() || path.is_empty() {
+        return Err(wrong());
+    }
+    if name.len() > 128 || name.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("a name has 1 to 128 bytes and no spaces".to_owned());
+    }
+    Ok(AdapterFile { name: name.to_owned(), path: path.into() })
 }
 
 pub(crate) fn block_size(text: &str) -> Result<usize, String> {
@@ -304,5 +325,14 @@ mod tests {
         let Command::Serve(again) = again.unwrap().command else { panic!("another command") };
         assert_eq!(again.engine.kv_type, KvType::Q8_0);
         assert_eq!((again.engine.block_size, again.engine.threads), (32, args.engine.threads));
+    }
+
+    #[test]
+    fn an_adapter_has_a_name_and_a_file() {
+        let read = |text: &str| lora(text).map(|it| (it.name, it.path));
+        assert_eq!(read("legal=a/b=c.gguf"), Ok(("legal".to_owned(), "a/b=c.gguf".into())));
+        for wrong in ["legal", "=a.gguf", "legal=", "two words=a.gguf"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use tapri_engine::{Engine, StartError};
+use tapri_engine::{AdapterFile, AdapterStartError, Engine, StartError};
 use tapri_insight::prices::PriceList;
 use tapri_pipeline::{Pipeline, Recorder};
 use tapri_registry::{ModelRef, Recheck};
@@ -63,9 +63,20 @@ pub(crate) fn load(model: &ModelRef, args: &EngineArgs, beside: Beside) -> Resul
         show_memory(info.kv_bytes as u64),
         info.kv_type,
     );
+    for adapter in &info.adapters {
+        eprintln!(
+            "adapter {}: rank {}, {} matrices, {} of memory, digest {}",
+            adapter.name,
+            adapter.rank,
+            adapter.matrices,
+            show_memory(adapter.bytes as u64),
+            digits(&adapter.digest),
+        );
+    }
     let name = name(model, &path);
     let mut aliases = vec![info.name.clone()];
     aliases.retain(|alias| *alias != name);
+    distinct(&args.lora, std::iter::once(&name).chain(&aliases))?;
     let embedded = Arc::new(Embedded::new(engine, name.clone(), aliases));
     Ok(Loaded { name, pipeline: Pipeline::new(beside.behind(embedded)) })
 }
@@ -114,7 +125,42 @@ pub(crate) fn name(model: &ModelRef, path: &Path) -> String {
     }
 }
 
+/// Refuses an adapter that has one of the model's own names, which a request could not mean.
+pub(crate) fn distinct<'a>(
+    adapters: &[AdapterFile],
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<(), Failure> {
+    let taken = names.find(|name| adapters.iter().any(|adapter| adapter.name == **name));
+    match taken {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(
+            format!("the model itself has the name {name:?}, and an adapter can't have it too"),
+            format!("give it another name with --lora, for example --lora {name}-lora=FILE"),
+        )),
+    }
+}
+
+/// Enough of a digest to tell builds apart.
+pub(crate) fn digits(digest: &[u8; 32]) -> String {
+    digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn adapter_failure(error: AdapterStartError) -> Failure {
+    let hint = match &error {
+        AdapterStartError::Twice(_) => "give each --lora a name of its own",
+        AdapterStartError::File { .. } => "it should be a GGUF file: check the path of --lora",
+        _ => {
+            "an adapter is a GGUF file that llama.cpp's convert_lora_to_gguf.py made for this very model"
+        }
+    };
+    Failure::new(error, Some(hint))
+}
+
 fn failure(error: StartError) -> Failure {
+    let error = match error {
+        StartError::Adapter(error) => return adapter_failure(error),
+        error => error,
+    };
     let hint = match &error {
         StartError::File { .. } => {
             Some("it should be a GGUF file; pull it again if it came from a pull, or copy it again")

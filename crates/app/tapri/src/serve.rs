@@ -45,7 +45,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let config = Config::load(Config::file(args.config.as_deref()))?;
     let matches = flags::with_defaults(Cli::command(), &config)?.get_matches();
     match Cli::from_arg_matches(&matches)?.command {
-        Command::Serve(args) => {
+        Command::Serve(mut args) => {
+            if args.engine.lora.is_empty() {
+                args.engine.lora.clone_from(&config.sections.engine.lora);
+            }
             let access = config.access()?;
             serve(&args, config, access)
         }
@@ -131,6 +134,12 @@ fn not_here(args: &ServeArgs, config: &Config) -> Result<()> {
         let hint = "write enabled = true in [engine], or take kv_share out";
         return Err(Failure::usage(message, hint).into());
     }
+    let isolated = args.isolation == Isolation::Process;
+    if !args.engine.lora.is_empty() && !engine && !isolated {
+        let message = "an adapter is for the embedded engine, and the engine is off";
+        let hint = "write enabled = true in [engine], or take --lora out";
+        return Err(Failure::usage(message, hint).into());
+    }
     Ok(())
 }
 
@@ -177,6 +186,7 @@ fn reload(
     caches: Caches,
 ) -> Reload {
     let running = first.flags.clone();
+    let adapters = first.sections.engine.lora.clone();
     let file = first.file.clone();
     Arc::new(move || {
         let read = || {
@@ -195,6 +205,9 @@ fn reload(
             if value(&running, id) != value(&config.flags, id) {
                 tracing::warn!("{section}.{key} has changed, and holds from the next start");
             }
+        }
+        if adapters != config.sections.engine.lora {
+            tracing::warn!("engine.lora has changed, and holds from the next start");
         }
         let exact = exact_flags.policies(&config);
         // Before anything is changed: a reload is whole or not at all.

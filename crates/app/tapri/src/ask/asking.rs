@@ -21,6 +21,8 @@ pub(crate) struct Asker {
     keep_turns: bool,
     asked: usize,
     origin: Origin,
+    /// The adapter's name; without one the model is meant.
+    model: Option<String>,
 }
 
 /// How a question ended.
@@ -31,7 +33,12 @@ pub(crate) enum Asked {
 }
 
 impl Asker {
-    pub(crate) fn new(pipeline: Pipeline, session: Session, args: &AskArgs) -> Self {
+    pub(crate) fn new(
+        pipeline: Pipeline,
+        session: Session,
+        args: &AskArgs,
+        model: Option<String>,
+    ) -> Self {
         Asker {
             pipeline,
             session,
@@ -43,6 +50,7 @@ impl Asker {
                 conversation: Some(CallId::random().to_string()),
                 ..Origin::of("ask")
             },
+            model,
         }
     }
 
@@ -72,6 +80,7 @@ impl Asker {
             display.dropped(dropped);
         }
         let call = Call {
+            model: self.model.clone(),
             max_tokens: Some(self.max_tokens),
             sampling: Sampling::greedy(),
             stop: prepared.stop,
@@ -141,7 +150,7 @@ impl Asker {
     fn too_long(&self, error: &SessionError<Uncounted>) {
         let error =
             ApiError::invalid("question", error.to_string()).code("context_length_exceeded");
-        let card = self.pipeline.model(None);
+        let card = self.pipeline.model(self.model.as_deref());
         let model = card.as_ref().map_or("", |card| card.id.as_str());
         self.pipeline.refused(CallId::random(), &self.origin, model, &error);
     }

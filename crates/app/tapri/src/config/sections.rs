@@ -9,12 +9,14 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tapri_engine::AdapterFile;
+
 pub(crate) use route::{Exact, ExactMode, Route, SemanticMode};
 pub(crate) use tenant::{Key, Tenant};
 pub(crate) use upstream::{Kind, Speaks, Upstream};
 
 use super::flags::{self, Given};
-use super::reader::{Section, nearest, number, text, truth};
+use super::reader::{At, Section, nearest, number, text, truth};
 use super::secret::Secret;
 use crate::quantity;
 
@@ -52,6 +54,8 @@ pub(crate) struct Server {
 pub(crate) struct Engine {
     /// Whether the embedded engine runs; without a word, where no upstream is configured.
     pub(crate) enabled: Option<bool>,
+    /// `NAME=FILE` of each adapter; one `--lora` goes before all of them.
+    pub(crate) lora: Vec<AdapterFile>,
 }
 
 /// `[admin]`.
@@ -165,7 +169,7 @@ pub(crate) fn read(root: &Section<'_, '_>, given: &mut Vec<Given>) -> Sections {
     let engine = {
         let section = root.section("engine");
         flags::read_section("engine", &section, given);
-        let engine = Engine { enabled: section.get("enabled", truth) };
+        let engine = Engine { enabled: section.get("enabled", truth), lora: adapters(&section) };
         section.end();
         engine
     };
@@ -244,6 +248,19 @@ pub(crate) fn read(root: &Section<'_, '_>, given: &mut Vec<Given>) -> Sections {
         routes,
         tenants,
     }
+}
+
+/// The adapters of `[engine]`. Each has a name of its own.
+fn adapters(section: &Section<'_, '_>) -> Vec<AdapterFile> {
+    let mut adapters: Vec<AdapterFile> = Vec::new();
+    for At { value, line } in section.list("lora", false, crate::cli::lora).unwrap_or_default() {
+        if adapters.iter().any(|before| before.name == value.name) {
+            let what = format!("another adapter has the name {:?}", value.name);
+            section.wrong("lora", line, &what, None);
+        }
+        adapters.push(value);
+    }
+    adapters
 }
 
 fn server(section: &Section<'_, '_>, given: &mut Vec<Given>) -> Server {

@@ -2,9 +2,11 @@
 
 mod upstreams;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use tapri_engine::{AdapterFile, AdapterStartError};
 use tapri_pipeline::{Backend, Pipeline};
 use tapri_server::tenants::secret::ServerSecret;
 use tapri_upstream::{Fleet, FleetConfig};
@@ -70,6 +72,8 @@ fn isolated(args: &ServeArgs, config: &Config) -> Result<Loaded> {
     let shares = Shares::split(args.engine.kv_memory, &names)
         .map_err(|error| Failure::usage(error.to_string(), "lower kv_share in [tenant.limits]"))?;
     let model = args.model.to_string();
+    let name = load::name(&args.model, Path::new(&model));
+    let adapters = adapters(&args.engine.lora, &[&model, &name])?;
     // Each process opens an encoder of its own; here its name alone is needed.
     let encoder = embed::encoder(args.embed_model.as_ref())?;
     let encoder = encoder.and_then(|encoder| encoder.models().into_iter().next());
@@ -77,8 +81,23 @@ fn isolated(args: &ServeArgs, config: &Config) -> Result<Loaded> {
     if let Some(model) = &args.embed_model {
         arguments.extend(["--embed-model".to_owned(), model.to_string()]);
     }
-    let isolated = Isolated::new(model.clone(), encoder.as_deref(), arguments, shares)?;
+    let isolated = Isolated::new(model.clone(), encoder.as_deref(), adapters, arguments, shares)?;
     Ok(Loaded { name: model, pipeline: Pipeline::new(Arc::new(isolated)) })
+}
+
+/// The adapters' names with their digests. Each process loads them; what is wrong with a file is said here already.
+fn adapters(files: &[AdapterFile], names: &[&String]) -> Result<Vec<(String, String)>> {
+    load::distinct(files, names.iter().copied())?;
+    let mut adapters: Vec<(String, String)> = Vec::new();
+    for file in files {
+        if adapters.iter().any(|(name, _)| *name == file.name) {
+            let twice = AdapterStartError::Twice(file.name.clone());
+            return Err(load::adapter_failure(twice).into());
+        }
+        let digest = file.digest().map_err(load::adapter_failure)?;
+        adapters.push((file.name.clone(), load::digits(&digest)));
+    }
+    Ok(adapters)
 }
 
 fn nobody() -> Failure {

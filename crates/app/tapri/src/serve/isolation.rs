@@ -38,6 +38,7 @@ pub(super) struct Isolated {
     card: Arc<ModelCard>,
     /// The sentence encoder's, where the processes have one.
     encoder: Option<Arc<ModelCard>>,
+    adapters: Vec<Arc<ModelCard>>,
     starter: Starter,
     shares: Shares,
     children: Mutex<HashMap<String, Supervised>>,
@@ -51,10 +52,11 @@ struct Supervised {
 }
 
 impl Isolated {
-    /// No process yet. To be made inside a runtime, on which the processes are watched.
+    /// No process yet. Adapters come with the digests of their files. To be made inside a runtime, on which the processes are watched.
     pub(super) fn new(
         model: String,
         encoder: Option<&ModelCard>,
+        adapters: Vec<(String, String)>,
         arguments: Vec<String>,
         shares: Shares,
     ) -> Result<Self> {
@@ -70,10 +72,18 @@ impl Isolated {
         };
         let encoder =
             encoder.map(|card| ModelCard { upstream: ISOLATED.to_owned(), ..card.clone() });
-        let starter = Starter::new(model, encoder.as_ref().map(|it| it.id.clone()), arguments)?;
+        // An adapter's file tells its build; what the model's is, each process finds out.
+        let adapters: Vec<_> = adapters
+            .into_iter()
+            .map(|(id, fingerprint)| Arc::new(ModelCard { id, fingerprint, ..card.clone() }))
+            .collect();
+        let beside = encoder.iter().map(|card| &card.id);
+        let beside = beside.chain(adapters.iter().map(|card| &card.id)).cloned().collect();
+        let starter = Starter::new(model, beside, arguments)?;
         Ok(Isolated {
             card: Arc::new(card),
             encoder: encoder.map(Arc::new),
+            adapters,
             starter,
             shares,
             children: Mutex::default(),
@@ -138,7 +148,7 @@ async fn ready(
 
 impl Backend for Isolated {
     fn models(&self) -> Vec<Arc<ModelCard>> {
-        std::iter::once(&self.card).chain(&self.encoder).cloned().collect()
+        std::iter::once(&self.card).chain(&self.adapters).chain(&self.encoder).cloned().collect()
     }
 
     fn model(&self, name: Option<&str>) -> Result<Arc<ModelCard>, ApiError> {

@@ -1,6 +1,7 @@
 //! The command line through the real binary: what it says, what it refuses, and `ask` end to end with smollm2.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod adapters;
 mod ask;
 mod audit;
 mod calls;

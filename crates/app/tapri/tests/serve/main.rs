@@ -10,6 +10,7 @@
     unreachable_pub
 )]
 
+mod adapters;
 mod audit;
 mod exact;
 mod explain;

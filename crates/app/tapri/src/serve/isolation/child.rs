@@ -95,19 +95,15 @@ pub(crate) struct Starter {
     program: PathBuf,
     model: String,
     /// The name of the sentence encoder that it has as well.
-    encoder: Option<String>,
+    beside: Vec<String>,
     /// Flags of the engine that every process gets.
     arguments: Vec<String>,
 }
 
 impl Starter {
-    pub(crate) fn new(
-        model: String,
-        encoder: Option<String>,
-        arguments: Vec<String>,
-    ) -> Result<Self> {
+    pub(crate) fn new(model: String, beside: Vec<String>, arguments: Vec<String>) -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program is not known")?;
-        Ok(Starter { program, model, encoder, arguments })
+        Ok(Starter { program, model, beside, arguments })
     }
 
     /// Keeps a tenant's process alive until the end.
@@ -207,10 +203,7 @@ impl Starter {
         };
         let upstream = UpstreamConfig {
             formats: every.to_vec(),
-            models: [model]
-                .into_iter()
-                .chain(self.encoder.iter().map(ServedModel::named))
-                .collect(),
+            models: [model].into_iter().chain(self.beside.iter().map(ServedModel::named)).collect(),
             kind: Kind::Server,
             credential: Credential::Shared(Secret::new(key)),
             // What the engine refuses, it refuses for a reason.
