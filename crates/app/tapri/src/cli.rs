@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// Try, explain and label the semantic cache: may this answer be given to that question?
     Semantic(SemanticArgs),
     /// Serve a model over HTTP, with OpenAI's API
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Replay a trace against caches of any size: how much KV memory do I need?
     Simulate(SimulateArgs),
 }
