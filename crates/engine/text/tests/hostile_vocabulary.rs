@@ -51,9 +51,9 @@ fn what_is_not_supported_is_named() {
         error(&vocabulary("bert", &[])),
         "tokenizer model `bert` is not supported (`gpt2` and `llama` are)"
     );
-    for pre in ["tekken", "gpt-4o", ""] {
+    for pre in ["gpt-4o", "falcon", ""] {
         let wanted = format!(
-            "pre-tokenizer `{pre}` is not supported (`default`, `gpt-2`, `llama-bpe`, `qwen2` and `smollm` are)"
+            "pre-tokenizer `{pre}` is not supported (`default`, `gpt-2`, `llama-bpe`, `qwen2`, `smollm` and `tekken` are)"
         );
         assert_eq!(error(&vocabulary("gpt2", &[("tokenizer.ggml.pre", pre.into())])), wanted);
     }

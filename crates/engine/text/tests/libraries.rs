@@ -163,6 +163,11 @@ fn qwen2() {
 }
 
 #[test]
+fn tekken() {
+    check_file("tekken");
+}
+
+#[test]
 fn default() {
     check_file("default");
 }

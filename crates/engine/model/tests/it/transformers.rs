@@ -7,8 +7,8 @@
 
 use std::path::Path;
 
-use tapri_gguf::{Gguf, TensorType, TokenId};
-use tapri_kernels::Compute;
+use tapri_gguf::{Gguf, TensorType, TokenId, Writer};
+use tapri_kernels::{Compute, Quant, dequantise};
 use tapri_model::{LogitsWanted, Model};
 
 use crate::errors::Parts;
@@ -171,5 +171,64 @@ fn without_any_of_its_parts_a_model_gives_other_logits() {
         let last = sequences.len() - 1;
         let off = largest_difference(&ours[last], &sequences[last].rounded);
         assert!(off > 16.0 * BOUND, "{name}: off by no more than {off}");
+    }
+}
+
+/// A file whose matrices are stored as `kind`, 2 bytes each, and one with the same numbers as F32.
+fn as_halves(gguf: &Gguf, kind: TensorType, quant: Quant) -> [Gguf; 2] {
+    let mut writers = [Writer::new(), Writer::new()];
+    for writer in &mut writers {
+        for key in gguf.metadata().keys() {
+            crate::errors::copy_entry(gguf, key, writer);
+        }
+    }
+    for tensor in gguf.tensors() {
+        let tensor = tensor.unwrap();
+        let (mut halves, mut floats) = (Vec::new(), tensor.data.to_vec());
+        if tensor.dims.len() > 1 {
+            for float in tensor.data.as_chunks::<4>().0 {
+                halves.extend(half(f32::from_le_bytes(*float), kind).to_le_bytes());
+            }
+            let mut numbers = vec![0.0_f32; halves.len() / 2];
+            dequantise(quant, &halves, &mut numbers);
+            floats = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            writers[0].tensor(tensor.name, tensor.dims, kind, &halves).unwrap();
+        } else {
+            writers[0].tensor(tensor.name, tensor.dims, TensorType::F32, &floats).unwrap();
+        }
+        writers[1].tensor(tensor.name, tensor.dims, TensorType::F32, &floats).unwrap();
+    }
+    writers.map(|writer| Gguf::from_bytes(writer.to_bytes()).unwrap())
+}
+
+/// A number of 2 bytes near `number` (of one too small for a normal f16: some other small one).
+fn half(number: f32, kind: TensorType) -> u16 {
+    let bits = number.to_bits();
+    if kind == TensorType::Bf16 {
+        return (bits >> 16) as u16;
+    }
+    let sign = (bits >> 16) as u16 & 0x8000;
+    let magnitude = (bits & 0x7fff_ffff) >> 13;
+    sign | magnitude.saturating_sub(112 << 10) as u16
+}
+
+/// F16 and BF16 hold numbers that F32 holds too, and products with any of them are taken in single precision.
+#[test]
+fn halves_give_the_bits_of_the_same_numbers_as_floats() {
+    for (name, kind, quant) in [
+        ("llama3", TensorType::F16, Quant::F16),
+        ("gemma3", TensorType::Bf16, Quant::Bf16),
+        ("qwen2", TensorType::F16, Quant::F16),
+    ] {
+        let (files, sequences) = (as_halves(&open(name), kind, quant), sequences(name));
+        for isa in isas() {
+            let compute = Compute::new(isa, 2);
+            let [halves, floats] = files
+                .each_ref()
+                .map(|file| logits(&Model::load(file, &compute).unwrap(), &compute, &sequences));
+            for (halves, floats) in halves.iter().zip(&floats) {
+                assert_eq!(first_difference(halves, floats), None, "{name} {kind} {isa}");
+            }
+        }
     }
 }

@@ -6,6 +6,9 @@
 //! - `llama-bpe` (Llama 3): `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|`
 //!   `\s*[\r\n]+|\s+(?!\S)|\s+`, where case is ignored in ASCII alone (as llama.cpp does; `ſ` is no `s`).
 //! - `qwen2`: the same with `\p{N}` in place of `\p{N}{1,3}`.
+//! - `tekken` (Mistral Nemo and Small): `[^\r\n\p{L}\p{N}]?U*L+|[^\r\n\p{L}\p{N}]?U+L*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|`
+//!   `\s*[\r\n]+|\s+(?!\S)|\s+`, where `U` are all letters but `a` to `z` and `L` all but `A` to `Z`. That is llama.cpp's
+//!   reading; the model's own rule knows the case of other scripts, and takes marks for letters.
 //! - `default`, for files whose maker knew no better: runs of `[\p{P}$+<=>^~|]` are set apart, then what is between them is cut as
 //!   by `gpt-2`, then runs of `\p{N}` are set apart, and in them each three of `[0-9]`.
 //!
@@ -19,6 +22,7 @@ pub(super) enum PreTokenizer {
     Smollm,
     Llama3,
     Qwen2,
+    Tekken,
     Default,
 }
 
@@ -64,7 +68,7 @@ fn run(text: &str, wanted: impl Fn(char) -> bool) -> usize {
 impl PreTokenizer {
     /// The names that are known, for messages.
     pub(super) const SUPPORTED: &'static str =
-        "`default`, `gpt-2`, `llama-bpe`, `qwen2` and `smollm` are";
+        "`default`, `gpt-2`, `llama-bpe`, `qwen2`, `smollm` and `tekken` are";
 
     pub(super) fn from_name(name: &str) -> Option<PreTokenizer> {
         match name {
@@ -74,6 +78,7 @@ impl PreTokenizer {
             "llama-bpe" | "llama3" | "llama-v3" => Some(PreTokenizer::Llama3),
             // The second is the same vocabulary, as DeepSeek's distilled models have it.
             "qwen2" | "deepseek-r1-qwen" => Some(PreTokenizer::Qwen2),
+            "tekken" => Some(PreTokenizer::Tekken),
             "default" => Some(PreTokenizer::Default),
             _ => None,
         }
@@ -81,7 +86,7 @@ impl PreTokenizer {
 
     /// Whether a word that is a token as a whole is that token, whatever the merges would make of it.
     pub(super) fn takes_whole_words(self) -> bool {
-        self == PreTokenizer::Llama3
+        matches!(self, PreTokenizer::Llama3 | PreTokenizer::Tekken)
     }
 
     /// The words of `text` in order; together they are the whole text.
@@ -106,7 +111,9 @@ impl PreTokenizer {
     /// The length in bytes of the first word.
     fn word_len(self, text: &str) -> usize {
         match self {
-            PreTokenizer::Llama3 | PreTokenizer::Qwen2 => self.tiktoken_len(text),
+            PreTokenizer::Llama3 | PreTokenizer::Qwen2 | PreTokenizer::Tekken => {
+                self.tiktoken_len(text)
+            }
             PreTokenizer::Gpt2 | PreTokenizer::Smollm | PreTokenizer::Default => {
                 self.gpt2_len(text)
             }
@@ -157,9 +164,11 @@ impl PreTokenizer {
         if is_followed && run > last { run - last } else { run }
     }
 
-    /// Llama 3's and Qwen's rule, which is that of OpenAI's tiktoken.
+    /// Llama 3's and Qwen's rule, which is that of OpenAI's tiktoken, and Tekken's, which is a later one of those.
     fn tiktoken_len(self, text: &str) -> usize {
-        if let Some(len) = contraction(text, true) {
+        if self != PreTokenizer::Tekken
+            && let Some(len) = contraction(text, true)
+        {
             return len;
         }
         let mut characters = text.char_indices();
@@ -168,13 +177,17 @@ impl PreTokenizer {
         let second = characters.next().map(|(at, second)| (at, class(second)));
         let run_len =
             |from: usize, of_run| from + run(&text[from..], |character| class(character) == of_run);
+        let letters_len = |from: usize| match self {
+            PreTokenizer::Tekken => from + cased_len(&text[from..]),
+            _ => run_len(from, Class::Letter),
+        };
         match (first_class, second) {
-            (Class::Letter, _) => run_len(0, Class::Letter),
+            (Class::Letter, _) => letters_len(0),
             // Any sign or space but a line's end goes with the letters after it.
             (Class::Space | Class::Other, Some((at, Class::Letter)))
                 if !matches!(first, '\r' | '\n') =>
             {
-                run_len(at, Class::Letter)
+                letters_len(at)
             }
             (Class::Number, _) => {
                 let most = if self == PreTokenizer::Llama3 { 3 } else { 1 };
@@ -182,7 +195,7 @@ impl PreTokenizer {
                     text.chars().take(most).take_while(|next| class(*next) == Class::Number);
                 numbers.map(char::len_utf8).sum()
             }
-            (Class::Space, Some((at, Class::Other))) if first == ' ' => signs_len(text, at),
+            (Class::Space, Some((at, Class::Other))) if first == ' ' => self.signs_len(text, at),
             (Class::Space, _) => {
                 let run = run_len(0, Class::Space);
                 match text[..run].rfind(['\r', '\n']) {
@@ -190,15 +203,33 @@ impl PreTokenizer {
                     None => self.spaces_len(text, run),
                 }
             }
-            _ => signs_len(text, 0),
+            _ => self.signs_len(text, 0),
         }
+    }
+
+    /// Signs from `from` on, and the line ends (and Tekken's slashes) after them.
+    fn signs_len(self, text: &str, from: usize) -> usize {
+        let end = from + run(&text[from..], |character| class(character) == Class::Other);
+        let slash = self == PreTokenizer::Tekken;
+        let goes_with = |next| matches!(next, '\r' | '\n') || (slash && next == '/');
+        end + run(&text[end..], goes_with)
     }
 }
 
-/// Signs from `from` on, and the line ends after them.
-fn signs_len(text: &str, from: usize) -> usize {
-    let end = from + run(&text[from..], |character| class(character) == Class::Other);
-    end + run(&text[end..], |character| matches!(character, '\r' | '\n'))
+/// `U*L+|U+L*` at the start of `text`, which is a letter.
+fn cased_len(text: &str) -> usize {
+    let is_letter = |character| class(character) == Class::Letter;
+    let upper = run(text, |character| is_letter(character) && !character.is_ascii_lowercase());
+    let lower =
+        run(&text[upper..], |character| is_letter(character) && !character.is_ascii_uppercase());
+    if lower > 0 {
+        return upper + lower;
+    }
+    // `L+` takes back what it can of the letters without ASCII case: the last of them ends the word.
+    match text[..upper].char_indices().rfind(|(_, character)| !character.is_ascii_uppercase()) {
+        Some((at, character)) => at + character.len_utf8(),
+        None => upper,
+    }
 }
 
 /// The first part of a run of numbers: three ASCII digits, or what comes before the next three.

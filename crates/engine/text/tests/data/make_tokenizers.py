@@ -4,7 +4,7 @@
     python make_tokenizers.py [FOLDER_OF_MODELS]
 
 For each way of cutting words a byte-level BPE vocabulary of some 700 tokens is trained by `tokenizers` with the regular
-expressions of a well-known model's tokenizer.json (`default`: those of llama.cpp, as no tokenizer.json has it), and a
+expressions of a well-known model's tokenizer.json (`default` and `tekken`: those of llama.cpp), and a
 SentencePiece one with byte fallback by `sentencepiece`. With FOLDER_OF_MODELS, which holds the two development models'
 GGUF files, their vocabularies are rebuilt in the libraries as well.
 
@@ -40,6 +40,12 @@ PRE_TOKENIZERS = {
     "smollm": [r"\p{N}", GPT2],
     "llama-bpe": [TIKTOKEN % r"\p{N}{1,3}"],
     "qwen2": [TIKTOKEN % r"\p{N}"],
+    # llama.cpp's form: case is that of ASCII.
+    "tekken": [
+        r"[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+"
+        r"|[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*"
+        r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ],
     "default": [r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
 }
 # Tokens that no merge makes: only a model that looks for whole words first finds them.
@@ -189,7 +195,7 @@ def write(name: str, model: str, pre: str, tokens: list[str], kinds: list[int], 
 
 
 def train(name: str):
-    ignore_merges = name == "llama-bpe"
+    ignore_merges = name in ("llama-bpe", "tekken")
     tokenizer = byte_level(name, ignore_merges)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=SIZE, initial_alphabet=alphabet, show_progress=False)

@@ -95,3 +95,30 @@ fn default_sets_punctuation_apart_and_cuts_numbers_by_threes() {
         ]
     );
 }
+
+#[test]
+fn tekken_ends_a_word_where_capitals_begin() {
+    assert_eq!(
+        words(PreTokenizer::Tekken, "camelCaseHTTPServer ÉTÉs ABCé漢字X (Big) it's 42 a//\n/b\n"),
+        [
+            "camel",
+            "Case",
+            "HTTPServer",
+            " ÉTÉs",
+            " ABCé漢字",
+            "X",
+            " (",
+            "Big",
+            ")",
+            " it",
+            "'s",
+            " ",
+            "4",
+            "2",
+            " a",
+            "//\n/",
+            "b",
+            "\n"
+        ]
+    );
+}
