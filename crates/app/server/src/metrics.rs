@@ -18,7 +18,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use tapri_pipeline::{BackendStats, Pipeline};
+use tapri_pipeline::{BackendStats, DiskStats, Pipeline};
 
 use crate::alerts::Alerts;
 use crate::alerts::collector::AlertCollector;
@@ -318,13 +318,17 @@ fn encode_stats(
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)?;
     }
-    encode_holdings(stats, encoder)
+    encode_holdings(stats, &mut encoder)?;
+    match &stats.disk {
+        Some(disk) => encode_disk(disk, encoder),
+        None => Ok(()),
+    }
 }
 
 /// What is held, and by how many.
 fn encode_holdings(
     stats: &BackendStats,
-    mut encoder: DescriptorEncoder<'_>,
+    encoder: &mut DescriptorEncoder<'_>,
 ) -> Result<(), fmt::Error> {
     let mut calls = encoder.encode_descriptor(
         "tapri_engine_calls",
@@ -364,4 +368,42 @@ fn encode_holdings(
         MetricType::Gauge,
     )?;
     ConstGauge::new(leaked as f64).encode(metric)
+}
+
+fn encode_disk(disk: &DiskStats, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let DiskStats { pages, capacity, bytes, written, dropped, restored, restored_tokens, rejected } =
+        *disk;
+    let counters = [
+        ("tapri_kv_disk_written", "KV pages written to disk", written),
+        (
+            "tapri_kv_disk_dropped",
+            "KV pages not kept on disk: they came faster than it writes, or it took no more",
+            dropped,
+        ),
+        ("tapri_kv_disk_restored", "KV pages read back from disk", restored),
+        (
+            "tapri_kv_disk_restored_tokens",
+            "Prompt tokens found on disk; they count as hits of the prefix cache as well",
+            restored_tokens,
+        ),
+        (
+            "tapri_kv_disk_rejected",
+            "KV pages on disk that were damaged or could not be read",
+            rejected,
+        ),
+    ];
+    for (name, help, value) in counters {
+        let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)?;
+    }
+    let gauges = [
+        ("tapri_kv_disk_pages", "KV pages on disk", pages as f64),
+        ("tapri_kv_disk_capacity_pages", "KV pages that the disk has room for", capacity as f64),
+        ("tapri_kv_disk_bytes", "Bytes of the KV pages on disk", bytes as f64),
+    ];
+    for (name, help, value) in gauges {
+        let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(metric)?;
+    }
+    Ok(())
 }

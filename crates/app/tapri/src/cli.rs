@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tapri_engine::{AdapterFile, EngineConfig, KvType, PrefixHash};
+use tapri_engine::{AdapterFile, DiskConfig, EngineConfig, KvType, PrefixHash};
 use tapri_registry::ModelRef;
 
 use crate::audit::AuditArgs;
@@ -177,6 +177,12 @@ pub(crate) struct EngineArgs {
     /// Forget a prefix this long after its last use (500ms, 90s, 10m, 1h) [default: never]
     #[arg(long, env = "TAPRI_PREFIX_TTL", hide_env_values = true, value_name = "TIME", value_parser = quantity::duration)]
     pub(crate) prefix_ttl: Option<Duration>,
+    /// Keep KV blocks in this folder, to be warm after a restart [default: in memory alone]
+    #[arg(long, env = "TAPRI_KV_DISK", hide_env_values = true, value_name = "DIR")]
+    pub(crate) kv_disk: Option<PathBuf>,
+    /// The most bytes of that folder
+    #[arg(long, env = "TAPRI_KV_DISK_SIZE", hide_env_values = true, value_name = "SIZE", default_value = "8GiB", value_parser = quantity::bytes)]
+    pub(crate) kv_disk_size: u64,
     /// The hash that names KV blocks
     #[arg(long, env = "TAPRI_PREFIX_HASH", hide_env_values = true, value_enum, default_value_t = HashArg::Sha256)]
     pub(crate) prefix_hash: HashArg,
@@ -212,7 +218,7 @@ pub(crate) enum HashArg {
 }
 
 impl EngineArgs {
-    /// As another process's command line takes them, but for the memory.
+    /// As another process's command line takes them, but for the memory and the disk, which are each process's own.
     pub(crate) fn arguments(&self) -> Vec<String> {
         // Field by field, so that a new flag doesn't compile until someone decides about it.
         let EngineArgs {
@@ -220,6 +226,8 @@ impl EngineArgs {
             kv_memory: _,
             kv_type,
             prefix_ttl,
+            kv_disk: _,
+            kv_disk_size: _,
             prefix_hash,
             block_size,
             max_waiting,
@@ -259,6 +267,7 @@ impl EngineArgs {
             max_waiting: self.max_waiting.get(),
             prefix_cache: !self.no_prefix_cache,
             prefix_ttl: self.prefix_ttl,
+            disk: self.kv_disk.clone().map(|folder| DiskConfig::new(folder, self.kv_disk_size)),
             prefix_hash: match self.prefix_hash {
                 HashArg::Sha256 => PrefixHash::Sha256,
                 HashArg::Xxh3 => PrefixHash::Xxh3,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use tapri_engine::{AdapterFile, AdapterStartError, Engine, StartError};
+use tapri_engine::{AdapterFile, AdapterStartError, DiskError, Engine, StartError};
 use tapri_insight::prices::PriceList;
 use tapri_pipeline::{Pipeline, Recorder};
 use tapri_registry::{ModelRef, Recheck};
@@ -72,6 +72,12 @@ pub(crate) fn load(model: &ModelRef, args: &EngineArgs, beside: Beside) -> Resul
             show_memory(adapter.bytes as u64),
             digits(&adapter.digest),
         );
+    }
+    if let Some(refused) = &info.disk_refused {
+        eprintln!("warning: the KV cache does without its disk: {refused}");
+    }
+    if let (Some(folder), Some(disk)) = (&args.kv_disk, engine.stats().disk) {
+        eprintln!("KV on disk in {}: {}", folder.display(), show_memory(disk.bytes));
     }
     let name = name(model, &path);
     let mut aliases = vec![info.name.clone()];
@@ -171,6 +177,13 @@ fn failure(error: StartError) -> Failure {
         StartError::KvMemory { .. } | StartError::KvStore(_) => {
             Some("set --kv-memory, for example --kv-memory 2GiB")
         }
+        StartError::Disk(DiskError::InUse { .. }) => {
+            Some("give each process a folder of its own with --kv-disk")
+        }
+        StartError::Disk(DiskError::TooSmall { .. }) => {
+            Some("set --kv-disk-size, for example --kv-disk-size 8GiB")
+        }
+        StartError::Disk(DiskError::Hash(_)) => Some("leave --prefix-hash out, or --kv-disk"),
         StartError::Isa(_) => Some("unset TAPRI_ISA to take the best path of this machine"),
         _ => None,
     };

@@ -39,8 +39,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         let key = std::env::var(isolation::CHILD_KEY).map_err(|_| {
             Failure::usage("a gateway starts this", "start 'tapri serve' without it")
         })?;
+        let secret = std::env::var(isolation::CHILD_SECRET).ok();
         isolation::end_with_stdin();
-        return serve(args, Config::default(), Config::child(tenant, &key)?);
+        return serve(args, Config::default(), Config::child(tenant, &key, secret.as_deref())?);
     }
     let config = Config::load(Config::file(args.config.as_deref()))?;
     let matches = flags::with_defaults(Cli::command(), &config)?.get_matches();

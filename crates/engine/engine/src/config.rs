@@ -7,6 +7,7 @@ use tapri_kernels::{Isa, KvType};
 use tapri_kv::PrefixHash;
 
 use crate::adapters::AdapterFile;
+use crate::disk::DiskConfig;
 
 /// Settings of an [`Engine`](crate::Engine). The default suits a laptop.
 #[derive(Debug, Clone)]
@@ -27,6 +28,8 @@ pub struct EngineConfig {
     pub prefix_ttl: Option<Duration>,
     /// The hash that names KV blocks.
     pub prefix_hash: PrefixHash,
+    /// Where blocks that made room are kept, and those of a shutdown; `None` for nowhere.
+    pub disk: Option<DiskConfig>,
     /// The most prompt tokens computed in one step, over all calls.
     pub chunk: NonZeroUsize,
     /// The most calls that run at once.
@@ -50,6 +53,7 @@ impl Default for EngineConfig {
             prefix_cache: true,
             prefix_ttl: None,
             prefix_hash: PrefixHash::Sha256,
+            disk: None,
             chunk: CHUNK,
             max_running: RUNNING,
             max_waiting: 256,

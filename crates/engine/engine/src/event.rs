@@ -33,6 +33,8 @@ pub struct Admitted {
     pub prompt_tokens: usize,
     /// Prompt tokens found in the cache.
     pub cached_tokens: usize,
+    /// Of those, tokens whose K and V were read back from disk.
+    pub restored_tokens: usize,
     /// Prompt tokens that another call was computing and this one waited for; not part of `cached_tokens`.
     pub joined_tokens: usize,
     /// Where reuse ended, and why; what a client may see of it is [`Stop::for_client`].
@@ -90,6 +92,8 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// Prompt tokens found in the cache.
     pub cached_tokens: usize,
+    /// Of those, tokens whose K and V were read back from disk.
+    pub restored_tokens: usize,
     /// Prompt tokens that were joined while another call computed them.
     pub joined_tokens: usize,
     /// Prompt tokens that were left behind in the cache for the first time.

@@ -20,11 +20,12 @@ use tapri_text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError};
 use crate::adapters::{AdapterInfo, AdapterStartError, Adapters};
 use crate::config::EngineConfig;
 use crate::constraint::{Constraint, ConstraintError, Grammar, Grammars};
+use crate::disk::{Disk, DiskError, Figures};
 use crate::event::GenerateEvent;
 use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
 use crate::sampling::{self, SamplingError};
-use crate::scheduler::{Choice, Command, Scheduler, Submission};
+use crate::scheduler::{Choice, Command, Scheduler, Submission, since_1970};
 use crate::stats::EngineStats;
 
 /// What is known of the loaded model.
@@ -48,6 +49,8 @@ pub struct ModelInfo {
     pub weight_bytes: usize,
     /// Bytes of the KV budget that blocks can use.
     pub kv_bytes: usize,
+    /// Why there is no disk tier although one is set up.
+    pub disk_refused: Option<String>,
     /// The adapters that calls may name. Their bytes come on top of the weights'.
     pub adapters: Vec<AdapterInfo>,
     /// How keys and values are stored.
@@ -117,6 +120,9 @@ pub enum StartError {
     /// The prefix cache refused its settings.
     #[error(transparent)]
     Cache(#[from] ConfigError),
+    /// The disk tier can't be as it was set up.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// The operating system gave no thread.
     #[error("start the engine's thread: {0}")]
     Thread(#[source] std::io::Error),
@@ -172,6 +178,9 @@ pub enum SubmitError {
         /// Calls that wait.
         waiting: usize,
     },
+    /// Memory forgot it, the disk did not.
+    #[error("what is kept on disk can't be erased: {0}")]
+    NotErased(String),
     /// The engine is stopping.
     #[error("the engine is shutting down")]
     ShuttingDown,
@@ -238,8 +247,28 @@ struct Inner {
     max_waiting: usize,
     commands: flume::Sender<Command>,
     shared: Arc<Shared>,
+    /// The disk tier's figures.
+    disk: Option<Arc<Figures>>,
     next_call: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The disk tier, if one is set up and anything is to be kept; or why there is none.
+fn disk(
+    config: &EngineConfig,
+    block_bytes: usize,
+) -> Result<(Option<Disk>, Option<String>), StartError> {
+    let Some(disk) = config.disk.as_ref().filter(|_| config.prefix_cache) else {
+        return Ok((None, None));
+    };
+    if !config.prefix_hash.is_collision_safe() {
+        return Err(DiskError::Hash(config.prefix_hash.as_str()).into());
+    }
+    let now = since_1970();
+    match Disk::open(disk, block_bytes, config.block_size, config.prefix_ttl, now)? {
+        Ok(disk) => Ok((Some(disk), None)),
+        Err(refused) => Ok((None, Some(refused.to_string()))),
+    }
 }
 
 /// Room for commands that are not calls; calls are bounded by `max_waiting`.
@@ -319,6 +348,9 @@ impl Engine {
         cache_config.join = config.prefix_cache;
         cache_config.ttl = config.prefix_ttl;
         cache_config.step_tokens = config.chunk.get();
+        let (disk, disk_refused) = disk(&config, block_bytes)?;
+        cache_config.spill = disk.is_some();
+        let figures = disk.as_ref().map(Disk::figures);
         let cache = PrefixCache::new(cache_config)?;
 
         let name = gguf.metadata().str("general.name").map_or_else(
@@ -335,6 +367,7 @@ impl Engine {
             isa,
             weight_bytes: model.weight_bytes(),
             kv_bytes: (blocks - 1) * block_bytes,
+            disk_refused,
             adapters: adapters.infos(),
             kv_type: config.kv_type,
         };
@@ -348,6 +381,7 @@ impl Engine {
             compute,
             store,
             cache,
+            disk,
             Arc::clone(&tokenizer),
             config,
             receiver,
@@ -360,8 +394,10 @@ impl Engine {
                 // A panic out of the loop is a defect; nobody must wait for a thread that is gone.
                 let ended = catch_unwind(AssertUnwindSafe(|| scheduler.run()));
                 scheduler.close_door();
-                if ended.is_err() {
-                    tracing::error!("the engine's thread ended by a defect");
+                match ended {
+                    Ok(()) => scheduler.save_all(),
+                    // What is in memory is not to be trusted.
+                    Err(_) => tracing::error!("the engine's thread ended by a defect"),
                 }
             })
             .map_err(StartError::Thread)?;
@@ -374,6 +410,7 @@ impl Engine {
                 max_waiting,
                 commands: sender,
                 shared,
+                disk: figures,
                 next_call: AtomicU64::new(1),
                 thread: Mutex::new(Some(thread)),
             }),
@@ -502,27 +539,34 @@ impl Engine {
 
     /// Counters and gauges, as of the last step.
     pub fn stats(&self) -> EngineStats {
-        self.inner.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let stats = self.inner.shared.stats.lock();
+        let mut stats = stats.unwrap_or_else(PoisonError::into_inner).clone();
+        if let (Some(disk), Some(figures)) = (&mut stats.disk, &self.inner.disk) {
+            figures.refresh(disk);
+        }
+        stats
     }
 
-    /// Forgets everything that is cached; running calls go on undisturbed.
+    /// Forgets everything that is cached, on disk too; running calls go on undisturbed.
     ///
     /// # Errors
-    /// When the engine has stopped.
+    /// When the engine has stopped, or what is on disk can't be erased.
     pub fn reset_prefix_cache(&self) -> Result<ResetReport, SubmitError> {
         let (reply, answer) = flume::bounded(1);
-        self.inner.answered(Command::Reset(reply), &answer).ok_or(SubmitError::ShuttingDown)
+        self.inner
+            .answered(Command::Reset(reply), &answer)
+            .unwrap_or(Err(SubmitError::ShuttingDown))
     }
 
-    /// Forgets everything that is cached in a scope, whatever the salts of its calls; running calls go on undisturbed,
+    /// Forgets everything that is cached in a scope, on disk too, whatever the salts of its calls; running calls go on undisturbed,
     /// and nobody finds their blocks any more.
     ///
     /// # Errors
-    /// When the engine has stopped.
+    /// When the engine has stopped, or what is on disk can't be erased.
     pub fn forget(&self, scope: &Scope) -> Result<ResetReport, SubmitError> {
         let (reply, answer) = flume::bounded(1);
         let command = Command::Forget(scope.clone(), reply);
-        self.inner.answered(command, &answer).ok_or(SubmitError::ShuttingDown)
+        self.inner.answered(command, &answer).unwrap_or(Err(SubmitError::ShuttingDown))
     }
 
     /// What the prefix cache holds, the last used first, in at most `limit` runs, and the roots by which the blocks of
@@ -555,7 +599,8 @@ impl Engine {
     }
 
     /// Stops: calls have `limit` to end, the rest fail with
-    /// [`GenerateError::ShuttingDown`](crate::GenerateError::ShuttingDown). Blocks until the thread has ended.
+    /// [`GenerateError::ShuttingDown`](crate::GenerateError::ShuttingDown). Then what is in memory is written to disk, where
+    /// there is one, within [`DiskConfig::last_writes`](crate::DiskConfig::last_writes). Blocks until the thread has ended.
     pub fn shutdown(&self, limit: Duration) {
         self.inner.shutdown(limit);
     }

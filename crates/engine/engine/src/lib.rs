@@ -17,12 +17,13 @@
 //! Map: [`adapters`] LoRA adapters, loaded at the start; [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back; [`constraint`] answers
 //! that keep to a grammar;
 //! [`handle`] the engine as others see it, and its start; [`holdings`] which call holds what; `scheduler` the loop (with `scheduler/admit`,
-//! `scheduler/batch`, `scheduler/fork`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
-//! stop strings; [`stats`] counters.
+//! `scheduler/batch`, `scheduler/fork`, `scheduler/paging`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
+//! stop strings; [`stats`] counters; [`disk`] the blocks that are kept on disk.
 
 pub mod adapters;
 pub mod config;
 pub mod constraint;
+pub mod disk;
 pub mod event;
 pub mod handle;
 pub mod holdings;
@@ -36,6 +37,7 @@ mod stop;
 pub use adapters::{AdapterFile, AdapterInfo, AdapterStartError};
 pub use config::EngineConfig;
 pub use constraint::{Constraint, ConstraintError, Grammar, JsonShape};
+pub use disk::{DiskConfig, DiskError, DiskStats};
 pub use event::{
     Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Timings, TokenEvent,
     TokenLogprob, TokenLogprobs, Usage,

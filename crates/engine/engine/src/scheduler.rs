@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tapri_gguf::TokenId;
 use tapri_kernels::{Compute, KvStore};
 use tapri_kv::{
-    AdapterDigest, BlockId, CallId, Moment, PrefixCache, PromptKeys, ResetReport, Root, RootParts,
+    AdapterDigest, BlockId, CallId, Moment, Page, PrefixCache, PromptKeys, ResetReport, Root,
+    RootParts,
 };
 use tapri_model::{Adapter, Model, Scratch};
 use tapri_text::Tokenizer;
@@ -20,8 +21,9 @@ use tapri_text::Tokenizer;
 use crate::adapters::Adapters;
 use crate::config::EngineConfig;
 use crate::constraint::Constraint;
+use crate::disk::Disk;
 use crate::event::{FinishReason, GenerateError, GenerateEvent};
-use crate::handle::{PrefixPicture, Shared};
+use crate::handle::{PrefixPicture, Shared, SubmitError};
 use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
 use crate::sequence::Sequence;
@@ -34,6 +36,7 @@ mod fork;
 mod holdings;
 pub(crate) mod masks;
 mod order;
+mod paging;
 
 /// Raised whenever the engine computes other K and V than before for the same file.
 const NUMERICS_VERSION: u32 = 1;
@@ -61,9 +64,9 @@ pub(crate) struct Choice {
 /// What the loop is told.
 pub(crate) enum Command {
     Submit(Box<Submission>),
-    Reset(flume::Sender<ResetReport>),
+    Reset(flume::Sender<Result<ResetReport, SubmitError>>),
     /// Forget what one scope has stored.
-    Forget(Scope, flume::Sender<ResetReport>),
+    Forget(Scope, flume::Sender<Result<ResetReport, SubmitError>>),
     /// Show what is stored, and the roots of some scopes.
     Picture {
         scopes: Vec<Scope>,
@@ -87,17 +90,25 @@ pub(crate) struct Scheduler {
     scratch: Scratch,
     store: KvStore,
     cache: PrefixCache,
+    disk: Option<Disk>,
     tokenizer: Arc<Tokenizer>,
     config: EngineConfig,
     commands: flume::Receiver<Command>,
     shared: Arc<Shared>,
     started: Instant,
+    /// The start by the wall clock, which pages on disk go by: in milliseconds since 1970.
+    started_at: u64,
     /// When expired blocks were last looked for.
     expired_at: Instant,
     /// Calls that hold nothing, new or preempted, in the order in which they came.
     waiting: VecDeque<Sequence>,
     /// Calls that wait for a prefix that another one computes.
     joining: Vec<Sequence>,
+    /// Calls whose prefix is read from disk.
+    restoring: Vec<paging::Restoring>,
+    /// Blocks that are to be written while there is nothing else to do, the most worth last; and whether there may be more.
+    backlog: Vec<Page>,
+    unsaved: bool,
     /// Calls that run, oldest first.
     running: Vec<Sequence>,
     /// Calls that ended in this step, with their last event: sent when the gauges say so as well.
@@ -119,6 +130,7 @@ impl Scheduler {
         compute: Compute,
         store: KvStore,
         cache: PrefixCache,
+        disk: Option<Disk>,
         tokenizer: Arc<Tokenizer>,
         config: EngineConfig,
         commands: flume::Receiver<Command>,
@@ -131,14 +143,19 @@ impl Scheduler {
             scratch: Scratch::new(),
             store,
             cache,
+            disk,
             tokenizer,
             config,
             commands,
             shared,
             started: Instant::now(),
+            started_at: since_1970(),
             expired_at: Instant::now(),
             waiting: VecDeque::new(),
             joining: Vec::new(),
+            restoring: Vec::new(),
+            backlog: Vec::new(),
+            unsaved: false,
             running: Vec::new(),
             ended: Vec::new(),
             masks: masks::Masks::default(),
@@ -176,8 +193,9 @@ impl Scheduler {
         self.shared.stopping.store(true, Ordering::Release);
         *self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
         // None is left unless a defect ended the loop.
-        let left =
-            self.running.drain(..).chain(self.joining.drain(..)).chain(self.waiting.drain(..));
+        let reading = self.restoring.drain(..).map(|reading| reading.sequence);
+        let left = self.running.drain(..).chain(self.joining.drain(..)).chain(reading);
+        let left = left.chain(self.waiting.drain(..));
         for sequence in left {
             let failed =
                 GenerateError::Internal("the engine's thread ended by a defect".to_owned());
@@ -200,6 +218,7 @@ impl Scheduler {
     fn step(&mut self) {
         self.expire();
         self.drop_cancelled();
+        self.take_pages();
         self.admit();
         self.take_masks();
         self.compute_batch();
@@ -208,14 +227,25 @@ impl Scheduler {
     /// Takes what was sent; waits for something if there is nothing to do. `false`: it is time to end.
     fn take_commands(&mut self) -> bool {
         loop {
-            let idle =
-                self.running.is_empty() && self.joining.is_empty() && self.waiting.is_empty();
+            let idle = self.running.is_empty()
+                && self.joining.is_empty()
+                && self.waiting.is_empty()
+                && self.restoring.is_empty();
             if let Some(stop_at) = self.stop_at
                 && (idle || Instant::now() >= stop_at)
             {
                 return false;
             }
-            let command = if idle && self.config.prefix_ttl.is_none() {
+            let command = if idle && let Some(pause) = self.saving_pause() {
+                match self.commands.recv_timeout(pause) {
+                    Ok(command) => command,
+                    Err(flume::RecvTimeoutError::Timeout) => {
+                        self.save_some();
+                        return true;
+                    }
+                    Err(flume::RecvTimeoutError::Disconnected) => return false,
+                }
+            } else if idle && self.config.prefix_ttl.is_none() {
                 match self.commands.recv() {
                     Ok(command) => command,
                     Err(flume::RecvError::Disconnected) => return false,
@@ -233,19 +263,17 @@ impl Scheduler {
                     Err(_) => return true,
                 }
             };
+            self.stop_saving();
             match command {
                 Command::Submit(submission) => self.take(*submission),
                 Command::Reset(reply) => {
                     let report = self.cache.reset();
-                    // First, so that whoever has the answer finds it in the counters.
-                    self.publish_stats();
-                    let _ = reply.try_send(report);
+                    self.erase_from_disk(None, report, reply);
                 }
                 Command::Forget(scope, reply) => {
                     let root = self.root(&scope);
                     let report = self.cache.forget(&root);
-                    self.publish_stats();
-                    let _ = reply.try_send(report);
+                    self.erase_from_disk(Some(root), report, reply);
                 }
                 Command::Picture { scopes, limit, reply } => {
                     let roots = scopes.iter().map(|scope| self.root(scope)).collect();
@@ -320,6 +348,7 @@ impl Scheduler {
             self.expired_at = Instant::now();
             let now = self.now();
             self.cache.expire(now);
+            self.expire_pages();
         }
     }
 
@@ -328,6 +357,8 @@ impl Scheduler {
         let left = |s: &mut Sequence| s.is_cancelled();
         let mut gone: Vec<Sequence> = self.running.extract_if(.., left).collect();
         gone.extend(self.joining.extract_if(.., left));
+        let reading = self.restoring.extract_if(.., |it| it.sequence.is_cancelled());
+        gone.extend(reading.map(|it| it.sequence));
         let (cancelled, waiting): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(Sequence::is_cancelled);
         self.waiting = waiting;
@@ -340,6 +371,8 @@ impl Scheduler {
     /// After a defect in a step: its calls fail, what others hold and what is cached stays.
     fn recover(&mut self) {
         tracing::error!("a step of the engine failed, and its calls with it");
+        // What is in them may have been overwritten.
+        self.cache.take_leaving();
         for sequence in std::mem::take(&mut self.running) {
             self.fail(sequence, GenerateError::Internal("a step of the engine failed".to_owned()));
         }
@@ -348,6 +381,7 @@ impl Scheduler {
     fn fail_all(&mut self, error: &GenerateError) {
         let mut all = std::mem::take(&mut self.running);
         all.append(&mut self.joining);
+        all.extend(std::mem::take(&mut self.restoring).into_iter().map(|it| it.sequence));
         all.extend(std::mem::take(&mut self.waiting));
         for sequence in all {
             self.fail(sequence, error.clone());
@@ -358,6 +392,7 @@ impl Scheduler {
     fn close(&mut self, mut sequence: Sequence, event: GenerateEvent) {
         let now = self.now();
         self.cache.finish(sequence.id, now);
+        self.unsaved = true;
         if !sequence.admitted {
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
         }
@@ -406,8 +441,10 @@ impl Scheduler {
             expired_blocks: counters.evictions.expired,
             reset_blocks: counters.evictions.reset,
             running: self.running.len(),
-            waiting: self.waiting.len() + self.joining.len(),
-            joining: self.joining.len(),
+            disk: self.disk.as_ref().map(|disk| disk.stats(counters.restored)),
+            waiting: self.waiting.len() + self.joining.len() + self.restoring.len(),
+            // Those that wait for the disk hold blocks as well.
+            joining: self.joining.len() + self.restoring.len(),
             blocks_used: used,
             blocks_cached: cached,
             blocks_total: kv.capacity,
@@ -418,6 +455,12 @@ impl Scheduler {
         };
         *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
     }
+}
+
+/// The wall clock, in milliseconds since 1970.
+pub(crate) fn since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Token ids as the cache takes them, without a copy.

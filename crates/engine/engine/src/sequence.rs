@@ -180,7 +180,8 @@ impl Sequence {
     }
 
     /// It may run from `ready.start()` on. Said to the caller the first time only.
-    pub(crate) fn admit(&mut self, ready: &Ready, now: Instant) {
+    /// `restored` of the tokens that were found came from disk.
+    pub(crate) fn admit(&mut self, ready: &Ready, restored: usize, now: Instant) {
         self.computed = ready.start();
         // A call that was preempted computes them again.
         self.parked = None;
@@ -189,11 +190,13 @@ impl Sequence {
         }
         self.admitted = true;
         self.usage.cached_tokens = ready.hit;
+        self.usage.restored_tokens = restored;
         self.usage.joined_tokens = ready.joined;
         self.timings.queued = now - self.submitted;
         let admission = crate::event::Admitted {
             prompt_tokens: self.prompt_tokens,
             cached_tokens: ready.hit,
+            restored_tokens: restored,
             joined_tokens: ready.joined,
             stop: ready.stop,
             queued: self.timings.queued,

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::disk::DiskStats;
+
 /// What the engine has done and holds; counters only grow, gauges say what is true now.
 #[derive(Debug, Clone, Default)]
 pub struct EngineStats {
@@ -30,6 +32,8 @@ pub struct EngineStats {
     pub expired_blocks: u64,
     /// Counter: blocks dropped by a reset.
     pub reset_blocks: u64,
+    /// The disk tier, where there is one.
+    pub disk: Option<DiskStats>,
     /// Gauge: calls that run.
     pub running: usize,
     /// Gauge: calls that wait, those that join included.

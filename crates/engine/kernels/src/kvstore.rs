@@ -161,6 +161,18 @@ impl KvStore {
         &self.memory[id * size..(id + 1) * size]
     }
 
+    /// Fills a block with what [`block`](Self::block) gave, of this store or of another of the same layout.
+    ///
+    /// # Panics
+    /// When there is no such block, it is the null block, or the bytes are not a block's.
+    pub fn load_block(&mut self, block: u32, bytes: &[u8]) {
+        let id = block as usize;
+        assert!(id > 0 && id < self.blocks, "block {id} of {}", self.blocks);
+        let size = self.layout.block_bytes();
+        self.memory[id * size..(id + 1) * size].copy_from_slice(bytes);
+        self.written[id] = true;
+    }
+
     /// Reads back one token's key and value of one KV head, as attention multiplies them (bf16 widened to f32).
     ///
     /// # Panics

@@ -19,6 +19,7 @@ mod lookup;
 mod picture;
 mod progress;
 mod release;
+mod restore;
 
 pub use admit::{Admission, AdmitError, NoRoom, Ready, TooLarge, Wait};
 pub use fork::{Fork, ForkError};
@@ -26,6 +27,7 @@ pub use holdings::{Held, Holdings};
 pub use picture::{Picture, Run};
 pub use progress::CallError;
 pub use release::ResetReport;
+pub use restore::{Restorable, WantedPage};
 
 /// The prefix cache. One owner drives it; every method returns at once.
 ///

@@ -66,6 +66,8 @@ pub(crate) struct Call {
     pub(crate) target: usize,
     /// Where it leaves the call that it waited for.
     pub(crate) parting: Option<Stop>,
+    /// Blocks that are read back from elsewhere: from which number on, and up to which.
+    pub(crate) restoring: Option<(usize, usize)>,
     /// Calls that wait for this one, first come first.
     pub(crate) waiters: Vec<CallId>,
 }
@@ -99,6 +101,7 @@ impl Call {
             writer: None,
             target: 0,
             parting: None,
+            restoring: None,
             waiters: Vec::new(),
         }
     }
@@ -193,6 +196,7 @@ impl Call {
         self.tables.iter_mut().for_each(Vec::clear);
         self.kept.fill(0);
         self.computed = 0;
+        self.restoring = None;
         if let Some(scope) = self.scope.take() {
             store.leave(scope);
         }

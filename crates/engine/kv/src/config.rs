@@ -62,6 +62,9 @@ pub struct CacheConfig {
     pub ghosts: usize,
     /// KV events kept for the owner between two drains; 0 records none.
     pub events: usize,
+    /// Whether what makes room is named to the owner, who keeps its content elsewhere: see
+    /// [`take_leaving`](crate::PrefixCache::take_leaving).
+    pub spill: bool,
 }
 
 impl CacheConfig {
@@ -84,6 +87,7 @@ impl CacheConfig {
             // Four pools' worth of lost blocks at about 40 bytes each stays far below one percent of the pool.
             ghosts: blocks.saturating_mul(4).max(1024),
             events: 0,
+            spill: false,
         }
     }
 

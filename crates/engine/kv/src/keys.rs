@@ -49,6 +49,12 @@ impl Root {
         Self(bytes.sha256())
     }
 
+    /// The root of these 32 bytes, which [`as_bytes`](Self::as_bytes) gave.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The 32 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {

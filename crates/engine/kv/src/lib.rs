@@ -15,7 +15,8 @@
 //! `keys` and `hash` say what a block's hash covers; `sequence` hashes a call's tokens as they come. `tree` holds what is stored, `pool` the
 //! physical blocks and the free queue, `ghost` what is gone; `store` joins the three and evicts. `call` is one call's hold on the store, and
 //! `cache` what the engine calls, by stage: `admit` (with `lookup` and `explain`), `progress`, `fork`, `release`; `picture` shows
-//! what is held.
+//! what is held. `page` names what leaves for another memory, `slots` is the list of what that one holds, and `cache`'s `restore`
+//! takes it back.
 //!
 //! # Example
 //! ```
@@ -56,16 +57,18 @@ mod hash;
 mod ids;
 mod keys;
 mod owners;
+mod page;
 mod pool;
 mod reason;
 mod sequence;
+mod slots;
 mod stats;
 mod store;
 mod tree;
 
 pub use cache::{
     Admission, AdmitError, CallError, Fork, ForkError, Held, Holdings, NoRoom, Picture,
-    PrefixCache, Ready, ResetReport, Run, TooLarge, Wait,
+    PrefixCache, Ready, ResetReport, Restorable, Run, TooLarge, Wait, WantedPage,
 };
 pub use call::AdmitOptions;
 pub use config::{CacheConfig, ConfigError, GroupSpec};
@@ -73,5 +76,7 @@ pub use events::KvEvent;
 pub use hash::{BlockHash, PrefixHash, UnknownHash};
 pub use ids::{BlockId, CallId, GroupIndex, Moment};
 pub use keys::{AdapterDigest, MediaSpan, PromptKeys, Root, RootParts, Salt};
+pub use page::Page;
 pub use reason::{Nearest, Stop, StopReason};
+pub use slots::{Placed, SlotPage, Slots};
 pub use stats::{Counters, Evictions, GroupBlocks, Stats};

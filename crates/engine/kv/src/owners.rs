@@ -25,6 +25,8 @@ struct Owner {
 pub(crate) struct Owners {
     by_root: HashMap<Root, OwnerId>,
     all: Vec<Owner>,
+    /// The root of each.
+    roots: Vec<Root>,
     /// Numbers that can be given again.
     left: Vec<OwnerId>,
 }
@@ -41,9 +43,11 @@ impl Owners {
         }
         let owner = self.left.pop().unwrap_or_else(|| {
             self.all.push(Owner::default());
+            self.roots.push(*root);
             OwnerId(self.all.len() as u32 - 1)
         });
         self.all[owner.0 as usize] = Owner { calls: 1, ..Owner::default() };
+        self.roots[owner.0 as usize] = *root;
         self.by_root.insert(*root, owner);
         owner
     }
@@ -69,6 +73,11 @@ impl Owners {
     /// The owner of a root, where there is one.
     pub(crate) fn find(&self, root: &Root) -> Option<OwnerId> {
         self.by_root.get(root).copied()
+    }
+
+    /// An owner's root.
+    pub(crate) fn root(&self, owner: OwnerId) -> Root {
+        self.roots[owner.0 as usize]
     }
 
     /// The most blocks that it may have; the latest call's word holds.

@@ -215,6 +215,11 @@ impl Pool {
         self.at(id.0).retained = true;
     }
 
+    /// Whether a block lies before a retained boundary.
+    pub(crate) fn is_retained(&self, id: BlockId) -> bool {
+        self.blocks[id.0 as usize].retained
+    }
+
     /// Names what a lookup finds in a used block.
     pub(crate) fn attach(&mut self, id: BlockId, node: NodeId) {
         debug_assert!(self.refs(id) > 0, "only a block in use has been computed");

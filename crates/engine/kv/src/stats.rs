@@ -26,6 +26,8 @@ pub struct Counters {
     pub queries: u64,
     /// Tokens that were there.
     pub hits: u64,
+    /// Of the hits, tokens whose blocks were read back from elsewhere.
+    pub restored: u64,
     /// Tokens that another call computed while this one waited.
     pub joined: u64,
     /// Tokens that were not there and would have been with twice the memory: those of blocks evicted for room no more

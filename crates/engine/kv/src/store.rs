@@ -7,6 +7,7 @@ use crate::events::{Events, KvEvent};
 use crate::ghost::{Ghosts, Gone};
 use crate::ids::{BlockId, GroupIndex, Moment};
 use crate::owners::Owners;
+use crate::page::Page;
 use crate::pool::{OwnerId, Pool, Shelf};
 use crate::stats::Counters;
 use crate::tree::{NewNode, NodeId, Tree};
@@ -20,6 +21,9 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// Per group: blocks needed before a boundary, `None` for all.
     pub(crate) needs: Vec<Option<usize>>,
+    /// What made room since the owner last asked, where it wants to know.
+    pub(crate) leaving: Vec<Page>,
+    spill: bool,
     ttl: Option<Duration>,
     /// The latest moment that the owner named.
     now: Moment,
@@ -47,6 +51,8 @@ impl Store {
                 .iter()
                 .map(|group| group.blocks_needed(config.block_tokens))
                 .collect(),
+            leaving: Vec::new(),
+            spill: config.spill,
             ttl: config.ttl,
             now: Moment::START,
         }
@@ -164,6 +170,9 @@ impl Store {
         if block.is_null() {
             return;
         }
+        if self.spill && !matches!(cause, Cause::Expired) {
+            self.leaving.extend(self.page(node, group));
+        }
         self.tree.set_block(node, group, BlockId::NULL);
         self.pool.detach(block);
         let evictions = &mut self.counters.evictions;
@@ -173,6 +182,27 @@ impl Store {
             Cause::Expired => evictions.expired += 1,
         }
         self.events.push(KvEvent::Removed { hash: self.tree.hash(node), group: GroupIndex(group) });
+    }
+
+    /// What a node has in a group, as another memory would keep it. Of window blocks those before a retained boundary
+    /// alone are worth it: no lookup is likely to end elsewhere.
+    pub(crate) fn page(&self, node: NodeId, group: usize) -> Option<Page> {
+        let block = self.tree.blocks(node)[group];
+        if block.is_null() || (self.needs[group].is_some() && !self.pool.is_retained(block)) {
+            return None;
+        }
+        let at = self.tree.node(node);
+        let parent = self.tree.parent(node)?;
+        Some(Page {
+            block,
+            group: GroupIndex(group),
+            root: self.owners.root(self.pool.owner(block)?),
+            hash: self.tree.hash(node),
+            parent: self.tree.hash(parent),
+            number: at.number as usize,
+            tokens: self.tree.tokens(node).to_vec(),
+            used_at: at.used_at,
+        })
     }
 
     /// Removes a node that nothing needs any more, and those above it that only it needed.

@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn member(cached: usize, joined: usize, stop: ReuseStop, other_scope: bool) -> String {
-        let reuse = Reuse { prompt: 30650, cached, joined, stop, other_scope };
+        let reuse = Reuse { prompt: 30650, cached, restored: 0, joined, stop, other_scope };
         CacheStatus(vec![Member::prefix(&reuse, CacheDirectives::default())]).to_string()
     }
 
@@ -162,6 +162,7 @@ mod tests {
         let reuse = Reuse {
             prompt: 20,
             cached: 0,
+            restored: 0,
             joined: 0,
             stop: ReuseStop::Bypassed,
             other_scope: false,

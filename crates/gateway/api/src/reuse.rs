@@ -9,7 +9,9 @@ pub struct Reuse {
     pub prompt: usize,
     /// Of those, found in the cache.
     pub cached: usize,
-    /// Of those, being computed by another call that this one waited for; not part of `cached`.
+    /// Of the tokens found, read back from the disk tier.
+    pub restored: usize,
+    /// Of the prompt's, being computed by another call that this one waited for; not part of `cached`.
     pub joined: usize,
     /// Why reuse ended where it did, as the call's own tenant may know it: as if no other scope existed.
     pub stop: ReuseStop,

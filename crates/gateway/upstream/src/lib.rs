@@ -49,3 +49,4 @@ pub use sentences::Sentences;
 pub use several::Several;
 pub use stats::BackendStats;
 pub use stream::{CallStream, EventSource};
+pub use tapri_engine::DiskStats;

@@ -1,5 +1,7 @@
 //! Counters and gauges of a backend, as one snapshot.
 
+use tapri_engine::DiskStats;
+
 /// What a backend has done and holds. Counters only grow; gauges say what is true now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackendStats {
@@ -28,6 +30,8 @@ pub struct BackendStats {
     pub expired_blocks: u64,
     /// Counter: KV blocks dropped by a reset.
     pub reset_blocks: u64,
+    /// The KV blocks on disk, where there is a disk tier.
+    pub disk: Option<DiskStats>,
     /// Gauge: calls that run.
     pub running: usize,
     /// Gauge: calls that wait, those that join included.

@@ -264,6 +264,7 @@ fn note(running: &Running) -> impl Future<Output = serde_json::Value> + Send + u
         let mut note = serde_json::json!({
             "prompt_tokens": reuse.map(|reuse| reuse.prompt),
             "cached_tokens": reuse.map(|reuse| reuse.cached),
+            "restored_tokens": reuse.map(|reuse| reuse.restored),
             "joined_tokens": reuse.map(|reuse| reuse.joined),
             "stop": reuse.map(|reuse| reuse.stop.as_str()),
             "explanation": explanation.await,

@@ -189,7 +189,7 @@ impl Backend for Scripted {
 
 pub fn admitted(cached: usize, stop: ReuseStop) -> Step {
     Step::Event(CallEvent::Admitted(Admission {
-        reuse: Some(Reuse { prompt: 100, cached, joined: 0, stop, other_scope: true }),
+        reuse: Some(Reuse { prompt: 100, cached, restored: 0, joined: 0, stop, other_scope: true }),
         queued: Duration::ZERO,
         template: Some(TemplateUse::ChatMlFallback),
         prompt_ids: None,

@@ -55,8 +55,13 @@ impl Config {
     }
 
     /// The one tenant of an engine process: the gateway that has the key. Its scope is its own, as its memory is.
-    pub(crate) fn child(tenant: &str, key: &str) -> Result<Access> {
-        let secret = ServerSecret::random()?;
+    ///
+    /// With the gateway's secret for it, the scope is the same after a restart.
+    pub(crate) fn child(tenant: &str, key: &str, secret: Option<&str>) -> Result<Access> {
+        let secret = match secret.and_then(unhex) {
+            Some(bytes) => ServerSecret::from_bytes(bytes),
+            None => ServerSecret::random()?,
+        };
         let config = AccessConfig {
             tenants: vec![TenantConfig {
                 name: tenant.to_owned(),
@@ -167,4 +172,16 @@ fn chosen(key: &str) -> Result<KeyHash> {
         let hint = "'tapri keys new' makes one that can't be guessed";
         Failure::new(anyhow!("{error}"), Some(hint)).into()
     })
+}
+
+/// 32 bytes from their hexadecimal digits.
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
 }

@@ -61,6 +61,8 @@ const KEYS: &[(&str, &[Key])] = &[
             ("kv_type", "kv_type", Checked(kv_type)),
             ("prefix_cache", "no_prefix_cache", Opposite),
             ("prefix_ttl", "prefix_ttl", Checked(time)),
+            ("kv_disk", "kv_disk", Text),
+            ("kv_disk_size", "kv_disk_size", Checked(size)),
             ("prefix_hash", "prefix_hash", Checked(hash)),
             ("block_size", "block_size", Checked(block)),
             ("max_waiting", "max_waiting", Checked(count)),

@@ -12,7 +12,7 @@ use tapri_server::tenants::secret::ServerSecret;
 use tapri_upstream::{Fleet, FleetConfig};
 use tokio::runtime::Handle;
 
-use super::isolation::{Isolated, Shares};
+use super::isolation::{Disk, Isolated, Shares};
 use crate::cli::{Isolation, ServeArgs};
 use crate::config::Config;
 use crate::embed;
@@ -23,7 +23,7 @@ use crate::load::{self, Beside, Loaded};
 pub(super) fn load(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> Result<Loaded> {
     let sections = &config.sections;
     if args.isolation == Isolation::Process {
-        return isolated(args, config);
+        return isolated(args, config, secret);
     }
     let fleet = upstreams::fleet(config, secret)?;
     let encoder = embed::encoder(args.embed_model.as_ref())?;
@@ -59,7 +59,7 @@ fn start(mut config: FleetConfig) -> Result<Fleet> {
     Ok(fleet)
 }
 
-fn isolated(args: &ServeArgs, config: &Config) -> Result<Loaded> {
+fn isolated(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> Result<Loaded> {
     if !config.sections.upstreams.is_empty() {
         let hint = "take the upstreams out, or leave isolation at \"scope\"";
         return Err(Failure::usage(
@@ -69,8 +69,15 @@ fn isolated(args: &ServeArgs, config: &Config) -> Result<Loaded> {
         .into());
     }
     let names = config.tenant_names()?;
-    let shares = Shares::split(args.engine.kv_memory, &names)
-        .map_err(|error| Failure::usage(error.to_string(), "lower kv_share in [tenant.limits]"))?;
+    let split = |bytes| {
+        Shares::split(bytes, &names)
+            .map_err(|error| Failure::usage(error.to_string(), "lower kv_share in [tenant.limits]"))
+    };
+    let shares = split(args.engine.kv_memory)?;
+    let disk = match args.engine.kv_disk.clone() {
+        Some(folder) => Some(Disk { folder, shares: split(args.engine.kv_disk_size)? }),
+        None => None,
+    };
     let model = args.model.to_string();
     let name = load::name(&args.model, Path::new(&model));
     let adapters = adapters(&args.engine.lora, &[&model, &name])?;
@@ -81,7 +88,15 @@ fn isolated(args: &ServeArgs, config: &Config) -> Result<Loaded> {
     if let Some(model) = &args.embed_model {
         arguments.extend(["--embed-model".to_owned(), model.to_string()]);
     }
-    let isolated = Isolated::new(model.clone(), encoder.as_deref(), adapters, arguments, shares)?;
+    let isolated = Isolated::new(
+        model.clone(),
+        encoder.as_deref(),
+        adapters,
+        arguments,
+        shares,
+        secret.clone(),
+        disk,
+    )?;
     Ok(Loaded { name: model, pipeline: Pipeline::new(Arc::new(isolated)) })
 }
 

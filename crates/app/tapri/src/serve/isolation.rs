@@ -17,12 +17,13 @@ use bytes::Bytes;
 use tapri_pipeline::api::{ApiError, Call, ErrorKind, Prompt, TenantScope};
 use tapri_pipeline::{Backend, BackendStats, ModelCard};
 use tapri_server::tenants::key::new_key;
+use tapri_server::tenants::secret::ServerSecret;
 use tapri_upstream::{Answer, CallStream, Erased};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub(super) use child::{CHILD_KEY, end_with_stdin};
+pub(super) use child::{CHILD_KEY, CHILD_SECRET, Disk, end_with_stdin};
 pub(super) use shares::Shares;
 
 use child::{Starter, State};
@@ -59,6 +60,8 @@ impl Isolated {
         adapters: Vec<(String, String)>,
         arguments: Vec<String>,
         shares: Shares,
+        secret: ServerSecret,
+        disk: Option<Disk>,
     ) -> Result<Self> {
         let card = ModelCard {
             id: model.clone(),
@@ -79,7 +82,7 @@ impl Isolated {
             .collect();
         let beside = encoder.iter().map(|card| &card.id);
         let beside = beside.chain(adapters.iter().map(|card| &card.id)).cloned().collect();
-        let starter = Starter::new(model, beside, arguments)?;
+        let starter = Starter::new(model, beside, arguments, secret, disk)?;
         Ok(Isolated {
             card: Arc::new(card),
             encoder: encoder.map(Arc::new),
@@ -189,13 +192,17 @@ impl Backend for Isolated {
 
     /// The tenants' processes have no door for it, and saying that there was nothing would be an untruth.
     fn erase(&self, _: Option<TenantScope>) -> Answer<Option<Erased>> {
-        Box::pin(async {
+        let on_disk = self.starter.has_disk();
+        Box::pin(async move {
             Err(ApiError::new(
                 ErrorKind::Unavailable,
                 "The engine of each tenant is a process of its own, which lets its blocks go only when it ends",
             )
             .code("unsupported")
-            .hint("Start the server again to have them gone"))
+            .hint(match on_disk {
+                true => "Stop the server, delete the tenant's folder in kv_disk, and start it again",
+                false => "Start the server again to have them gone",
+            }))
         })
     }
 

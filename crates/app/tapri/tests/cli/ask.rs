@@ -182,3 +182,25 @@ fn control_c_ends_cleanly() {
     assert_eq!(said.code, Some(130), "{}", said.err);
     assert!(said.err.contains("interrupted"), "{}", said.err);
 }
+
+#[test]
+fn with_a_disk_the_next_run_does_not_read_the_document_again() {
+    let (shell, model) = (Shell::new(), model());
+    lease(&shell);
+    let ask = |question: &str| {
+        let said = json(&shell.run(&args(
+            &model,
+            &["--ask", question, "--json", "--kv-disk", "kv", "--kv-disk-size", "64MiB"],
+        )));
+        said["questions"][0].clone()
+    };
+    let first = ask("Who is the tenant?");
+    assert_eq!(first["cached_tokens"], 0);
+    let other = ask("How much is the rent?");
+    let (cached, prompt) =
+        (other["cached_tokens"].as_u64().unwrap(), other["prompt_tokens"].as_u64().unwrap());
+    assert!(prompt > 500 && prompt - cached < 48, "{cached} of {prompt}");
+    let again = ask("Who is the tenant?");
+    assert!(again["cached_tokens"].as_u64().unwrap() >= cached);
+    assert_eq!(again["answer"], first["answer"], "a hit changes nothing");
+}

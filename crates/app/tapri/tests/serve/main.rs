@@ -12,6 +12,7 @@
 
 mod adapters;
 mod audit;
+mod disk;
 mod exact;
 mod explain;
 mod gateway;

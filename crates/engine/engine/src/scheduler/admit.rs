@@ -15,7 +15,9 @@ impl Scheduler {
     pub(super) fn admit(&mut self) {
         self.admit_woken();
         let (mut at, mut full) = (0, Vec::new());
-        while self.running.len() + self.joining.len() < self.config.max_running.get() {
+        while self.running.len() + self.joining.len() + self.restoring.len()
+            < self.config.max_running.get()
+        {
             let Some(next) = self.waiting.get(at) else { return };
             if full.contains(&next.keys.root) {
                 at += 1;
@@ -31,7 +33,7 @@ impl Scheduler {
                 now,
             );
             match admission {
-                Ok(Admission::Ready(ready)) => self.start(sequence, &ready),
+                Ok(Admission::Ready(ready)) => self.read_or_start(sequence, ready),
                 Ok(Admission::Wait(_)) => self.joining.push(sequence),
                 Ok(Admission::NoRoom(no_room)) => {
                     let root = sequence.keys.root;
@@ -62,7 +64,7 @@ impl Scheduler {
                 Ok(Admission::Wait(_)) => {}
                 Ok(Admission::Ready(ready)) => {
                     let sequence = self.joining.remove(index);
-                    self.start(sequence, &ready);
+                    self.read_or_start(sequence, ready);
                 }
                 Ok(Admission::NoRoom(_)) => {
                     let sequence = self.joining.remove(index);
@@ -76,7 +78,8 @@ impl Scheduler {
         }
     }
 
-    fn start(&mut self, mut sequence: Sequence, ready: &Ready) {
+    /// A call runs from here on. `restored` of the tokens that it found came from disk.
+    pub(super) fn start(&mut self, mut sequence: Sequence, ready: &Ready, restored: usize) {
         if !sequence.admitted {
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
             self.prompt_tokens += sequence.prompt_tokens as u64;
@@ -84,7 +87,7 @@ impl Scheduler {
                 self.recent.add(sequence.prompt_tokens as u64, ready.hit as u64);
             }
         }
-        sequence.admit(ready, Instant::now());
+        sequence.admit(ready, restored, Instant::now());
         self.run_in_order(sequence);
     }
 }

@@ -1,5 +1,7 @@
 //! One batch: which tokens of which calls, room for them, the forward pass.
 
+use std::time::{Duration, Instant};
+
 use tapri_kv::{CallError, CallId, GroupIndex};
 use tapri_model::{LogitsWanted, SequenceBatch};
 
@@ -9,6 +11,9 @@ use super::Scheduler;
 
 /// The most prompt tokens in a step while another call decodes: its next token waits for the whole step.
 const CHUNK_BESIDE_DECODING: usize = 128;
+
+/// Rows of one call from which a step tells what a prompt's tokens cost.
+const PREFILL_ROWS: usize = 32;
 
 /// What a step computes of one call.
 #[derive(Debug, Clone, Copy)]
@@ -22,19 +27,35 @@ impl Scheduler {
     pub(super) fn compute_batch(&mut self) {
         let parts = self.plan();
         let parts = self.make_room(parts);
+        // Before anything else is written to the blocks that made room.
+        self.spill();
         if parts.is_empty() {
             return;
         }
         for block in self.fresh.drain(..) {
             self.store.clear_block(block.0);
         }
+        let begun = Instant::now();
         if let Err(error) = self.forward(&parts) {
             // The model refused the batch before it computed anything: no call can go on.
             tracing::error!(%error, "the model refused a batch");
             self.recover();
             return;
         }
+        self.note_computed(&parts, begun.elapsed());
         self.hand_out(&parts);
+    }
+
+    /// What computing prompts costs is what reading them back is held against.
+    fn note_computed(&mut self, parts: &[Part], took: Duration) {
+        let Some(disk) = &mut self.disk else { return };
+        let Some(largest) = parts.iter().max_by_key(|part| part.rows) else { return };
+        let sequence = self.running.iter().find(|s| s.id == largest.id);
+        // In a step of few rows, reading the weights is most of the work.
+        if let Some(sequence) = sequence.filter(|_| largest.rows >= PREFILL_ROWS) {
+            let rows = parts.iter().map(|part| part.rows).sum();
+            disk.estimates.note_computed(sequence.computed, rows, took);
+        }
     }
 
     /// One token for each call that decodes; the chunk's prompt tokens for the others, oldest first.
@@ -81,7 +102,7 @@ impl Scheduler {
                         _ => self.running.iter().rposition(rivals),
                     };
                     let Some(newest) = newest else {
-                        if self.preempt_joining(rivals) {
+                        if self.preempt_joining(rivals) || self.stop_reading_for(rivals) {
                             continue;
                         }
                         // Alone and still no room: the answer has filled the whole budget, or its share.

@@ -23,6 +23,7 @@ impl Scheduler {
             let now = self.now();
             match self.cache.fork(parent, child.id, child.options, now) {
                 Ok(fork) => {
+                    self.spill();
                     for (from, to) in fork.copies {
                         self.store.copy_block(from.0, to.0);
                     }

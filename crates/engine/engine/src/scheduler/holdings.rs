@@ -37,6 +37,9 @@ impl Scheduler {
         let mut calls = Vec::new();
         calls.extend(self.running.iter().map(|sequence| of(CallState::Running, sequence)));
         calls.extend(self.joining.iter().map(|sequence| of(CallState::Joining, sequence)));
+        // Those that wait for the disk hold what those hold that wait for another call.
+        let reading = self.restoring.iter().map(|reading| &reading.sequence);
+        calls.extend(reading.map(|sequence| of(CallState::Joining, sequence)));
         calls.extend(self.waiting.iter().map(|sequence| of(CallState::Waiting, sequence)));
         EngineHoldings {
             calls,

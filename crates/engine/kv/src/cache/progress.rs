@@ -102,7 +102,7 @@ impl PrefixCache {
     }
 
     /// Lets the calls that wait for `id` hold what they share of its chain; those that have all of it wait no longer.
-    fn lead_waiters(&mut self, id: CallId) {
+    pub(super) fn lead_waiters(&mut self, id: CallId) {
         let Some(writer) = self.calls.get_mut(&id) else { return };
         if writer.waiters.is_empty() {
             return;
@@ -168,13 +168,13 @@ fn is_retained(call: &Call, number: usize, need: usize, every: usize, size: usiz
         || (number + need) / every > number / every
 }
 
-fn running(call: Option<&mut Call>, id: CallId) -> Result<&mut Call, CallError> {
+pub(super) fn running(call: Option<&mut Call>, id: CallId) -> Result<&mut Call, CallError> {
     call.filter(|call| call.state == State::Running).ok_or(CallError::NotRunning(id))
 }
 
 impl crate::store::Store {
     /// Stores one computed block of a call, or replaces it by the stored one.
-    fn publish(&mut self, call: &mut Call, id: CallId, scope: NodeId, number: usize) {
+    pub(super) fn publish(&mut self, call: &mut Call, id: CallId, scope: NodeId, number: usize) {
         let parent = call.chain.last().copied().unwrap_or(scope);
         let hash = call.sequence.hashes()[number];
         let (tokens, media) = (call.sequence.block(number), call.sequence.media(number));

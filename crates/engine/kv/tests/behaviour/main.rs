@@ -7,6 +7,7 @@ mod events;
 mod joins;
 mod picture;
 mod reasons;
+mod restore;
 mod scopes;
 mod support;
 mod windows;

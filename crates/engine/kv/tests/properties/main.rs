@@ -9,6 +9,7 @@ mod history;
 mod model;
 mod order;
 mod shares;
+mod spill;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -88,5 +89,33 @@ proptest! {
         let mut config = config(blocks, vec![GroupSpec::Full]);
         config.join = false;
         order::compare(&config, &ops);
+    }
+
+    /// What made room and comes back is what the call would have computed, whatever happens in between.
+    #[test]
+    fn what_comes_back_is_what_left(config in configs(), ops in spill::ops()) {
+        // Pages are known by their hash alone, so it must be one that nobody can forge.
+        spill::play(&CacheConfig { hash: PrefixHash::Sha256, ..config }, &ops);
+    }
+}
+
+/// The histories do what they are for.
+#[test]
+fn some_histories_bring_something_back() {
+    let op = |shared| spill::Op::Admit {
+        text: 1,
+        shared,
+        own: 3,
+        scope: 0,
+        no_store: false,
+        restore: 1,
+    };
+    let step = spill::Op::Step { pick: 0, tokens: 8 };
+    for groups in [vec![GroupSpec::Full], vec![GroupSpec::Full, window(9)], vec![window(10)]] {
+        let mut ops = vec![op(40)];
+        ops.extend(vec![step.clone(); 6]);
+        ops.extend([spill::Op::Finish { pick: 0 }, spill::Op::Restart { save: true }, op(40)]);
+        ops.push(spill::Op::Arrive { pick: 0, fails: false });
+        assert!(spill::play(&config(60, groups), &ops) >= 32);
     }
 }

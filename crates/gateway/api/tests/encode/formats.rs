@@ -13,8 +13,14 @@ use tapri_api::{
 use super::{body, end, events, finish, finished, head, says, stream};
 
 fn admitted() -> CallEvent {
-    let reuse =
-        Reuse { prompt: 100, cached: 64, joined: 0, stop: ReuseStop::Complete, other_scope: false };
+    let reuse = Reuse {
+        prompt: 100,
+        cached: 64,
+        restored: 0,
+        joined: 0,
+        stop: ReuseStop::Complete,
+        other_scope: false,
+    };
     CallEvent::Admitted(Admission {
         reuse: Some(reuse),
         queued: Duration::ZERO,

@@ -121,6 +121,7 @@ pub fn admitted() -> CallEvent {
         reuse: Some(Reuse {
             prompt: 10,
             cached: 0,
+            restored: 0,
             joined: 0,
             stop: ReuseStop::NeverSeen,
             other_scope: false,

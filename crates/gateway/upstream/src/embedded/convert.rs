@@ -28,6 +28,7 @@ pub(super) fn admission(
     let reuse = Reuse {
         prompt: admitted.prompt_tokens,
         cached: admitted.cached_tokens,
+        restored: admitted.restored_tokens,
         joined: admitted.joined_tokens,
         stop: match own.reason {
             StopReason::Complete => ReuseStop::Complete,
@@ -144,6 +145,12 @@ pub(super) fn refusal(error: SubmitError, field: &'static str) -> ApiError {
                 .retry_after(BUSY)
         }
         SubmitError::ShuttingDown => shutting_down(),
+        SubmitError::NotErased(why) => {
+            tracing::error!("KV pages on disk were not erased: {why}");
+            ApiError::new(ErrorKind::Internal, "What is kept on disk could not be erased")
+                .code("not_erased")
+                .hint("See the server's log; stop the server and delete the folder of kv_disk")
+        }
         other => internal(&other),
     }
 }
@@ -204,6 +211,7 @@ pub(super) fn stats(stats: &EngineStats) -> BackendStats {
         evicted_window_blocks,
         expired_blocks,
         reset_blocks,
+        disk,
         running,
         waiting,
         joining,
@@ -228,6 +236,7 @@ pub(super) fn stats(stats: &EngineStats) -> BackendStats {
         evicted_window_blocks,
         expired_blocks,
         reset_blocks,
+        disk,
         running,
         waiting,
         joining,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use tapri_pipeline::api::{ApiError, ErrorKind, Format, decode};
+use tapri_server::tenants::secret::ServerSecret;
 use tapri_upstream::{
     Api, Credential, Fleet, FleetConfig, Kind, Retry, Secret, ServedModel, UpstreamConfig,
 };
@@ -15,8 +16,16 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 
+use super::Shares;
+
 /// The variable that gives a process its key. Only the user's own processes can read it.
 pub(in crate::serve) const CHILD_KEY: &str = "TAPRI_CHILD_KEY";
+
+/// The variable that gives a process the secret of its scope: what is on its disk is found by it after a restart.
+pub(in crate::serve) const CHILD_SECRET: &str = "TAPRI_CHILD_SECRET";
+
+/// What a process's secret is made under, with its tenant's name.
+const SCOPES: &str = "tapri child scope v1";
 
 /// The pause after a first death; each further one in a row doubles it.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -98,12 +107,51 @@ pub(crate) struct Starter {
     beside: Vec<String>,
     /// Flags of the engine that every process gets.
     arguments: Vec<String>,
+    secret: ServerSecret,
+    disk: Option<Disk>,
+}
+
+/// Where the processes keep KV blocks: each in a folder of its own, with its share of the size.
+#[derive(Clone)]
+pub(in crate::serve) struct Disk {
+    pub(in crate::serve) folder: PathBuf,
+    pub(in crate::serve) shares: Shares,
+}
+
+impl Disk {
+    /// A tenant's part: its folder and its bytes.
+    fn of(&self, tenant: &str) -> Option<(PathBuf, u64)> {
+        Some((self.folder.join(folder_name(tenant)), self.shares.of(tenant)?))
+    }
+}
+
+/// A tenant's name as a folder's: what might mean something else to a file system is written in hexadecimal digits.
+fn folder_name(tenant: &str) -> String {
+    let mut name = "tenant-".to_owned();
+    for byte in tenant.bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
+            other => name.push_str(&format!("%{other:02x}")),
+        }
+    }
+    name
 }
 
 impl Starter {
-    pub(crate) fn new(model: String, beside: Vec<String>, arguments: Vec<String>) -> Result<Self> {
+    pub(crate) fn new(
+        model: String,
+        beside: Vec<String>,
+        arguments: Vec<String>,
+        secret: ServerSecret,
+        disk: Option<Disk>,
+    ) -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program is not known")?;
-        Ok(Starter { program, model, beside, arguments })
+        Ok(Starter { program, model, beside, arguments, secret, disk })
+    }
+
+    /// Whether the processes keep something that outlives them.
+    pub(crate) fn has_disk(&self) -> bool {
+        self.disk.is_some()
     }
 
     /// Keeps a tenant's process alive until the end.
@@ -165,12 +213,17 @@ impl Starter {
         // Ctrl-C at the terminal is for the gateway, which ends this when its calls have ended.
         #[cfg(unix)]
         command.process_group(0);
+        if let Some((folder, bytes)) = self.disk.as_ref().and_then(|disk| disk.of(tenant)) {
+            command.arg("--kv-disk").arg(folder).args(["--kv-disk-size", &bytes.to_string()]);
+        }
         let mut child = command
             .args(["serve", "--child-of-tapri", tenant, "--host", "127.0.0.1", "--port", "0"])
             .args(["--no-ledger", "--no-alerts", "--kv-memory", &memory.to_string()])
             .args(["--model", &self.model])
             .args(&self.arguments)
             .env(CHILD_KEY, key)
+            .env(CHILD_SECRET, self.secret.derive(&format!("{SCOPES} {tenant}")))
+            .env_remove("TAPRI_KV_DISK")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -247,4 +300,15 @@ pub(in crate::serve) fn end_with_stdin() {
         }
         std::process::exit(0);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folder_name;
+
+    #[test]
+    fn a_tenants_folder_is_one_folder_whatever_its_name() {
+        assert_eq!(folder_name("red-team_7"), "tenant-red-team_7");
+        assert_eq!(folder_name("../Red"), "tenant-%2e%2e%2f%52ed");
+    }
 }

@@ -1,0 +1,164 @@
+//! `--kv-disk` end to end: a server that was stopped or killed answers warm when it is there again, what is erased is gone
+//! from disk too, and a disk that takes no more costs no answer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::{Server, tapri};
+use crate::tenants::{ADMIN, call};
+use crate::{metric, wait_until};
+
+const RED: &str = "tapri_red_red_red_red_red";
+const BLUE: &str = "tapri_blue_blue_blue_blue";
+const COMPLETIONS: &str = "/v1/completions";
+
+/// Two tenants and a folder for KV pages, which outlive each server.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new(more: &str) -> Bench {
+        let bench = Bench { folder: tempfile::tempdir().unwrap() };
+        let mut config = format!(
+            "[server]\nsecret_file = \"scope.secret\"\n{more}\n[admin]\nkey = \"file:admin\"\n\
+             [engine]\nkv_memory = \"256MiB\"\nkv_disk = {:?}\n",
+            bench.disk()
+        );
+        for (name, key) in [("red", RED), ("blue", BLUE)] {
+            config.push_str(&format!("[[tenant]]\nname = \"{name}\"\nkeys = [\"file:{name}\"]\n"));
+            fs::write(bench.path(name), key).unwrap();
+        }
+        fs::write(bench.path("admin"), ADMIN).unwrap();
+        fs::write(bench.path("tapri.toml"), config).unwrap();
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.path("kv")
+    }
+
+    fn serve(&self, shell: &str) -> Server {
+        let config = self.path("tapri.toml");
+        Server::start_after(shell, &["--config", config.to_str().unwrap(), "--no-ledger"])
+    }
+}
+
+/// A question about a lease: its cached tokens and the answer.
+fn ask(server: &Server, key: &str, question: &str) -> (u64, String) {
+    let text = "A lease is a contract by which one party conveys property to another. ".repeat(10);
+    let body = json!({"prompt": text + question, "max_tokens": 12, "temperature": 0});
+    let (status, _, body) = call(server, key, COMPLETIONS, &body);
+    assert_eq!(status, 200, "{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let cached = body["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    (cached, body["choices"][0]["text"].as_str().unwrap().to_owned())
+}
+
+/// Whether the folder's pages are all zeros, or there are none.
+fn is_erased(folder: &Path) -> bool {
+    ["tapri-kv.records", "tapri-kv.pages"].iter().all(|name| {
+        let raw = fs::read(folder.join(name)).unwrap();
+        raw.iter().skip(4096).all(|&byte| byte == 0)
+    })
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_starts_again_is_warm_until_it_is_told_to_forget() {
+    let bench = Bench::new("");
+    let mut server = bench.serve("");
+    let (cached, first) = ask(&server, RED, "Who pays?");
+    assert_eq!(cached, 0);
+    // The folder is one server's.
+    let model = tapri_registry::test_model("smollm2");
+    let disk = bench.disk();
+    let args = ["serve", "--model", model.to_str().unwrap(), "--port", "0", "--no-ledger"];
+    let second = tapri(&args).arg("--kv-disk").arg(&disk).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success());
+    assert!(said.contains("is in use by another process") && said.contains("--kv-disk"), "{said}");
+    server.terminate();
+    assert!(server.wait().success());
+
+    let mut server = bench.serve("");
+    let (cached, other) = ask(&server, RED, "Who lives there?");
+    assert!(cached > 100, "{cached}");
+    assert_eq!(metric(&server, "tapri_kv_disk_restored_tokens_total"), cached as f64);
+    let (cached, again) = ask(&server, RED, "Who pays?");
+    assert!(cached > 100 && again == first, "{cached}: {again:?}, and first {first:?}");
+    // Another tenant has nothing of it.
+    assert_eq!(ask(&server, BLUE, "Who pays?"), (0, first));
+    server.terminate();
+    assert!(server.wait().success());
+
+    let server = bench.serve("");
+    let pages = metric(&server, "tapri_kv_disk_pages");
+    assert!(pages > 0.0 && !is_erased(&disk));
+    let purge = |tenant: &str| {
+        let (status, _, said) =
+            call(&server, ADMIN, "/admin/cache/purge", &json!({"tenant": tenant}));
+        assert_eq!(status, 200, "{said}");
+    };
+    purge("blue");
+    assert!(metric(&server, "tapri_kv_disk_pages") < pages && !is_erased(&disk));
+    purge("red");
+    assert!(metric(&server, "tapri_kv_disk_pages") == 0.0 && is_erased(&disk));
+    assert_eq!(ask(&server, RED, "Who lives there?"), (0, other));
+}
+
+#[test]
+fn a_server_that_was_killed_finds_what_it_wrote_while_it_had_nothing_to_do() {
+    let bench = Bench::new("");
+    let mut server = bench.serve("");
+    let (_, first) = ask(&server, RED, "Who pays?");
+    wait_until("all blocks to be written", || {
+        metric(&server, "tapri_kv_disk_written_total") >= 10.0
+    });
+    server.kill();
+    let server = bench.serve("");
+    let (cached, again) = ask(&server, RED, "Who pays?");
+    assert!(cached > 100 && again == first, "{cached}: {again:?}, and first {first:?}");
+}
+
+/// Files that may not grow beyond a megabyte, which is less than three pages. (The signal that comes with the limit is
+/// ignored; a file on a full disk gets none.)
+#[cfg(unix)]
+#[test]
+fn a_disk_that_takes_no_more_costs_no_answer() {
+    let bench = Bench::new("");
+    let server = bench.serve("trap '' XFSZ; ulimit -f 2000;");
+    let (_, first) = ask(&server, RED, "Who pays?");
+    wait_until("a page to be refused", || metric(&server, "tapri_kv_disk_dropped_total") > 0.0);
+    let (cached, again) = ask(&server, RED, "Who pays?");
+    assert!(cached > 100 && again == first, "{cached}");
+    server.terminate();
+    let mut server = server;
+    assert!(server.wait().success());
+    let server = bench.serve("");
+    assert_eq!(ask(&server, RED, "Who pays?").1, first);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn each_process_of_a_tenant_has_a_folder_and_is_warm_again() {
+    let bench = Bench::new("isolation = \"process\"");
+    let mut server = bench.serve("");
+    let (_, first) = ask(&server, RED, "Who pays?");
+    assert_eq!(ask(&server, BLUE, "Who pays?"), (0, first.clone()));
+    server.terminate();
+    assert!(server.wait().success());
+    for tenant in ["tenant-red", "tenant-blue"] {
+        assert!(!is_erased(&bench.disk().join(tenant)), "{tenant}");
+    }
+    let server = bench.serve("");
+    let (cached, again) = ask(&server, RED, "Who pays?");
+    assert!(cached > 100 && again == first, "{cached}");
+}

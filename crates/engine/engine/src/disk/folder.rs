@@ -1,0 +1,345 @@
+//! The folder: a lock, a file of records and a file of pages.
+//!
+//! `tapri-kv.records` is a head of 4,096 bytes and then one record for each slot; `tapri-kv.pages` the same head and then one
+//! page for each slot. Slots are of equal size, since blocks of all groups are. Records stand apart so that a start reads
+//! some hundred bytes a page and not the pages. A page is written before its record, and each has a checksum: what a crash
+//! tore is not taken for a page. Nothing is forced to the disk: after a power failure pages may be missing, not wrong.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::record::{self, Record};
+
+const LOCK: &str = "tapri-kv.lock";
+const RECORDS: &str = "tapri-kv.records";
+const PAGES: &str = "tapri-kv.pages";
+
+const MAGIC: [u8; 8] = *b"TAPRI-KV";
+const VERSION: u32 = 1;
+
+/// Bytes of a file's head.
+const HEAD: u64 = 4096;
+
+/// Why a folder can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// Another engine uses it.
+    #[error("the KV folder {} is in use by another process", folder.display())]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The size has no room for a page.
+    #[error("a KV disk of {size} bytes is too little: this model needs at least {least} bytes")]
+    TooSmall {
+        /// What was set.
+        size: u64,
+        /// The least that works.
+        least: u64,
+    },
+    /// Pages are known by their hash, which nobody may be able to forge.
+    #[error("pages on disk need the block hash sha256, not {0}")]
+    Hash(&'static str),
+    /// A file of that name is someone else's.
+    #[error("{} is not a file of Tapri's; move it, or choose another folder", file.display())]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The folder or a file can't be made or read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The operating system gave no thread.
+    #[error("start the disk's thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+impl DiskError {
+    /// Whether whoever set it up should hear of it at once. What else can go wrong with a disk costs no more than its pages.
+    pub(super) fn is_a_mistake(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::TooSmall { .. } | Self::Hash(_))
+    }
+}
+
+/// The sizes that all slots of a folder have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Geometry {
+    pub(super) page_bytes: usize,
+    pub(super) block_tokens: usize,
+}
+
+impl Geometry {
+    fn record_bytes(self) -> usize {
+        record::record_bytes(self.block_tokens)
+    }
+
+    /// What one page takes in both files.
+    pub(super) fn slot_bytes(self) -> u64 {
+        (self.record_bytes() + self.page_bytes) as u64
+    }
+
+    fn head(self) -> Vec<u8> {
+        let mut head = MAGIC.to_vec();
+        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&(self.block_tokens as u32).to_le_bytes());
+        head.extend_from_slice(&(self.page_bytes as u64).to_le_bytes());
+        let sum = xxh3_64(&head);
+        head.extend_from_slice(&sum.to_le_bytes());
+        head.resize(HEAD as usize, 0);
+        head
+    }
+}
+
+/// Why a page can't be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PageError {
+    #[error("a KV page on disk is damaged")]
+    Damaged,
+    #[error("a KV page on disk is not the one that was kept there")]
+    Another,
+    #[error("a KV page can't be read from disk: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The open folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    geometry: Geometry,
+    capacity: u32,
+    records: File,
+    pages: File,
+    /// Held until the end.
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens or makes it, and reads what is there.
+    pub(super) fn open(
+        folder: &Path,
+        size: u64,
+        geometry: Geometry,
+    ) -> Result<(Folder, Vec<(u32, Record)>), DiskError> {
+        let least = 2 * HEAD + geometry.slot_bytes();
+        if size < least {
+            return Err(DiskError::TooSmall { size, least });
+        }
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| DiskError::Io { path, source }
+        };
+        make_folder(folder).map_err(at(folder))?;
+        let lock_path = folder.join(LOCK);
+        let lock = open_file(&lock_path).map_err(at(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(DiskError::InUse { folder: folder.to_owned() });
+            }
+            Err(TryLockError::Error(source)) => return Err(at(&lock_path)(source)),
+        }
+        let (records_path, pages_path) = (folder.join(RECORDS), folder.join(PAGES));
+        let records = open_file(&records_path).map_err(at(&records_path))?;
+        let pages = open_file(&pages_path).map_err(at(&pages_path))?;
+        let heads = [
+            (read_head(&records, geometry).map_err(at(&records_path))?, &records_path),
+            (read_head(&pages, geometry).map_err(at(&pages_path))?, &pages_path),
+        ];
+        if let Some((_, file)) = heads.iter().find(|(head, _)| *head == Head::Foreign) {
+            return Err(DiskError::Foreign { file: (*file).clone() });
+        }
+        let slots = (size - 2 * HEAD) / geometry.slot_bytes();
+        let capacity = u32::try_from(slots).unwrap_or(u32::MAX);
+        let folder = Folder { geometry, capacity, records, pages, _lock: lock };
+        if heads.iter().all(|(head, _)| *head == Head::Ours) {
+            folder.cut().map_err(at(&pages_path))?;
+            let found = folder.read_records().map_err(at(&records_path))?;
+            return Ok((folder, found));
+        }
+        if heads.iter().any(|(head, _)| *head == Head::Other) {
+            tracing::info!("the KV pages on disk are of another kind of model, and were dropped");
+        }
+        folder.clear().map_err(at(&pages_path))?;
+        Ok((folder, Vec::new()))
+    }
+
+    /// Slots that the size has room for.
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Cuts off the slots that the size has no room for: it may have been larger the last time.
+    fn cut(&self) -> io::Result<()> {
+        let slots = u64::from(self.capacity);
+        let limits = [
+            (&self.records, slots * self.geometry.record_bytes() as u64),
+            (&self.pages, slots * self.geometry.page_bytes as u64),
+        ];
+        for (file, bytes) in limits {
+            if file.metadata()?.len() > HEAD + bytes {
+                file.set_len(HEAD + bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_records(&self) -> io::Result<Vec<(u32, Record)>> {
+        let Geometry { page_bytes, block_tokens } = self.geometry;
+        let pages = self.pages.metadata()?.len();
+        (&self.records).seek(SeekFrom::Start(HEAD))?;
+        let mut reader = BufReader::with_capacity(1 << 20, &self.records);
+        let mut bytes = vec![0; self.geometry.record_bytes()];
+        let mut found = Vec::new();
+        for slot in 0..self.capacity {
+            match reader.read_exact(&mut bytes) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(error),
+            }
+            // A record whose page was never written whole ends beyond the file.
+            if self.page_at(slot) + page_bytes as u64 <= pages
+                && let Some((record, _)) = Record::decode(&bytes, block_tokens, page_bytes)
+            {
+                found.push((slot, record));
+            }
+        }
+        Ok(found)
+    }
+
+    fn record_at(&self, slot: u32) -> u64 {
+        HEAD + u64::from(slot) * self.geometry.record_bytes() as u64
+    }
+
+    fn page_at(&self, slot: u32) -> u64 {
+        HEAD + u64::from(slot) * self.geometry.page_bytes as u64
+    }
+
+    /// Writes a page, then its record.
+    pub(super) fn write(&self, slot: u32, record: &Record, page: &[u8]) -> io::Result<()> {
+        write_at(&self.pages, self.page_at(slot), page)?;
+        let record = record.encode(page.len(), record::sum(page));
+        write_at(&self.records, self.record_at(slot), &record)
+    }
+
+    /// Notes a later use.
+    pub(super) fn touch(&self, slot: u32, used: u64) -> io::Result<()> {
+        let Some((mut record, sum)) = self.read_record(slot)? else { return Ok(()) };
+        record.used = record.used.max(used);
+        let record = record.encode(self.geometry.page_bytes, sum);
+        write_at(&self.records, self.record_at(slot), &record)
+    }
+
+    fn read_record(&self, slot: u32) -> io::Result<Option<(Record, u128)>> {
+        let mut bytes = vec![0; self.geometry.record_bytes()];
+        read_at(&self.records, self.record_at(slot), &mut bytes)?;
+        Ok(Record::decode(&bytes, self.geometry.block_tokens, self.geometry.page_bytes))
+    }
+
+    /// Reads the page that `wanted` describes.
+    pub(super) fn read(&self, slot: u32, wanted: &Record) -> Result<Vec<u8>, PageError> {
+        let (record, sum) = self.read_record(slot)?.ok_or(PageError::Damaged)?;
+        if !record.is_same_page(wanted) {
+            return Err(PageError::Another);
+        }
+        let mut page = vec![0; self.geometry.page_bytes];
+        read_at(&self.pages, self.page_at(slot), &mut page)?;
+        if record::sum(&page) != sum {
+            return Err(PageError::Damaged);
+        }
+        Ok(page)
+    }
+
+    /// Overwrites a slot with zeros: its record, so that nobody finds it, then its page.
+    pub(super) fn erase(&self, slot: u32) -> io::Result<()> {
+        let (records, pages) = (self.records.metadata()?.len(), self.pages.metadata()?.len());
+        let (record_at, page_at) = (self.record_at(slot), self.page_at(slot));
+        let zeros = vec![0; self.geometry.page_bytes.max(self.geometry.record_bytes())];
+        // No further than the file goes: what lies beyond was never written.
+        let part = |at: u64, bytes: usize, end: u64| bytes.min(end.saturating_sub(at) as usize);
+        let record = part(record_at, self.geometry.record_bytes(), records);
+        write_at(&self.records, record_at, &zeros[..record])?;
+        let page = part(page_at, self.geometry.page_bytes, pages);
+        write_at(&self.pages, page_at, &zeros[..page])
+    }
+
+    /// Empties both files, and writes their heads.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        let head = self.geometry.head();
+        for file in [&self.records, &self.pages] {
+            file.set_len(0)?;
+            write_at(file, 0, &head)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// With nothing in it yet, or torn before anything was.
+    Empty,
+    Ours,
+    /// A file of Tapri's, for blocks of another size or by another version.
+    Other,
+    Foreign,
+}
+
+fn read_head(mut file: &File, geometry: Geometry) -> io::Result<Head> {
+    let mut head = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(HEAD).read_to_end(&mut head)?;
+    Ok(if head.iter().all(|&byte| byte == 0) {
+        Head::Empty
+    } else if head == geometry.head() {
+        Head::Ours
+    } else if head.starts_with(&MAGIC) {
+        Head::Other
+    } else {
+        Head::Foreign
+    })
+}
+
+/// What is kept is as secret as the prompts: nobody but the user may read it.
+fn make_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(path)
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options.open(path)
+}
+
+fn write_at(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(at))?;
+    file.write_all(bytes)
+}
+
+fn read_at(mut file: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(bytes)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
