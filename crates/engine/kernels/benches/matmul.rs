@@ -99,7 +99,7 @@ fn head(criterion: &mut Criterion) {
         compute.threads()
     ));
     group.throughput(Throughput::Bytes(weights.bytes() as u64));
-    for m in [1, 4, 20] {
+    for m in [1, 2, 4, 8, 16, 20] {
         let mut activations = Activations::keeping(Keep::Int8);
         activations.load(&compute, &rows(m, k), m, k);
         let mut out = vec![0.0; m * n];

@@ -18,6 +18,9 @@ use rows::Rows;
 /// Rows that go through the head together, so that many wanted rows take no more memory than they must.
 const HEAD_ROWS: usize = 16;
 
+/// Logits that a thread adds up at a time.
+const HEAD_PIECE: usize = 1 << 14;
+
 /// Embeddings that a thread reads at a time.
 const EMBED_ROWS: usize = 16;
 
@@ -41,7 +44,23 @@ impl Model {
         batch: &[SequenceBatch<'_>],
         logits: &mut Vec<f32>,
     ) -> Result<(), ForwardError> {
-        logits.clear();
+        // Cleared only where none are wanted: the next step's overwrite those of the last, and need no zeros before.
+        let computed = self.compute(compute, scratch, store, batch, logits);
+        if !matches!(computed, Ok(true)) {
+            logits.clear();
+        }
+        computed.map(|_| ())
+    }
+
+    /// As [`Model::forward`]; whether any logits were wanted. If not, `logits` means nothing.
+    fn compute(
+        &self,
+        compute: &Compute,
+        scratch: &mut Scratch,
+        store: &mut KvStore,
+        batch: &[SequenceBatch<'_>],
+        logits: &mut Vec<f32>,
+    ) -> Result<bool, ForwardError> {
         scratch.profile.begin();
         let layout = *store.layout();
         // However the numbers are stored: the kernels see to that.
@@ -52,7 +71,7 @@ impl Model {
         batch::check(&self.config, &self.windows, layout.block_tokens, store.blocks(), batch)?;
         let rows = Rows::new(batch, self.groups.len(), scratch);
         if rows.all() == 0 {
-            return Ok(());
+            return Ok(false);
         }
         scratch.keep(self.keep);
         self.embed(compute, scratch, batch);
@@ -78,7 +97,7 @@ impl Model {
                 (rows.wanted_group(place.group), rows.wanted())
             };
             if m == 0 {
-                return Ok(());
+                return Ok(false);
             }
             step.attend(store, seqs, m);
             step.feed_forward(m);
@@ -90,7 +109,7 @@ impl Model {
             pair.add(compute, &rows.wanted, &scratch.normed, logits, &mut scratch.adapters);
             scratch.profile.mark(Stage::Adapters);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Fills the residual stream with the tokens' embeddings.
@@ -124,13 +143,22 @@ impl Model {
         let eps = self.config.norm_eps;
         kernels::rms_norm(compute, residual, m, width, &self.weights.output_norm, eps, normed);
         let (head, vocab) = (self.weights.head(), self.config.vocab_size);
-        for rows in normed.chunks(HEAD_ROWS * width) {
+        logits.truncate(m * vocab);
+        logits.resize(m * vocab, 0.0);
+        let chunks = normed.chunks(HEAD_ROWS * width).zip(logits.chunks_mut(HEAD_ROWS * vocab));
+        for (rows, logits) in chunks {
             let m = rows.len() / width;
             scratch.activations.load_refined(compute, rows, m, width);
             let product = sized(&mut scratch.head, 2 * m * vocab);
             kernels::matmul(compute, head, &scratch.activations, product);
             let (sums, rest) = product.split_at(m * vocab);
-            logits.extend(sums.iter().zip(rest).map(|(sum, rest)| sum + rest));
+            compute.run_pieces(logits, HEAD_PIECE, |piece, logits| {
+                let from = piece * HEAD_PIECE;
+                for ((logit, sum), rest) in logits.iter_mut().zip(&sums[from..]).zip(&rest[from..])
+                {
+                    *logit = sum + rest;
+                }
+            });
         }
     }
 }

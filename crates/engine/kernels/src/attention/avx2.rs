@@ -44,6 +44,11 @@ impl Vector for F32x8 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
     #[inline(always)]
+    unsafe fn prefetch_far(from: *const u16) {
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+    }
+    #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
         // SAFETY: as above.
         unsafe { F32x8(_mm256_fmadd_ps(self.0, b.0, c.0)) }

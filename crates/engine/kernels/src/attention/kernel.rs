@@ -40,6 +40,7 @@ pub(super) unsafe fn block<V: Vector, const R: usize, const W: usize>(
     assert!(tile.visible.len() == R && tile.q.len() == R * d && d.is_multiple_of(32));
     assert!(fresh.scores.len() >= R * SCORE_STRIDE && fresh.out.len() >= R * d);
     assert!(tile.used.end <= tile.pages.len());
+    assert!(tile.ahead.iter().all(|half| half.len() == TILE_TOKENS * d));
     assert!(tile.pages[tile.used.clone()].iter().all(|page| page.len() == 2 * TILE_TOKENS * d));
     let scores = fresh.scores.as_mut_ptr();
     // SAFETY: the shapes were just checked; the instructions are the caller's contract.
@@ -96,6 +97,11 @@ unsafe fn score<V: Vector, const R: usize, const W: usize>(
                 (page + W * V::LANES / TILE_TOKENS + key / TILE_TOKENS).min(tile.used.end - 1);
             tile.pages[page].as_ptr().add(key % TILE_TOKENS * 2)
         });
+        let done = page - tile.used.start;
+        let far: Option<[*const u16; W]> =
+            tile.ahead.get(done..).filter(|left| !left.is_empty()).map(|left| {
+                from_fn(|w| left[(w * V::LANES / TILE_TOKENS).min(left.len() - 1)].as_ptr())
+            });
         let mut sums = [[V::splat(0.0); W]; R];
         for pair in 0..d / 2 {
             let ahead = pair + AHEAD;
@@ -106,6 +112,9 @@ unsafe fn score<V: Vector, const R: usize, const W: usize>(
                     next[w].add((ahead - d / 2) * 32)
                 };
                 V::prefetch(from);
+                if let Some(far) = far {
+                    V::prefetch_far(far[w].add(pair * 32));
+                }
             }
             let k: [(V, V); W] = from_fn(|w| V::load_pairs(keys[w].add(pair * 2 * TILE_TOKENS)));
             let q = q.add(pair * 2 * R);

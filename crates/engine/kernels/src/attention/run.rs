@@ -230,6 +230,7 @@ impl Worker<'_> {
         let mut ranges: [Range<usize>; MAX_ROWS] = Default::default();
         for block in self.item.blocks.clone() {
             let pages = self.pages::<K>(block, &mut scratch.unpacked);
+            let next = self.next_block(block, tiles);
             for tile in 0..tiles {
                 let part = even(rows.len(), tiles, tile);
                 let (mut first, mut end) = (KEY_BLOCK, 0);
@@ -244,12 +245,15 @@ impl Worker<'_> {
                 if first >= end {
                     continue;
                 }
+                let ahead =
+                    next.as_ref().map_or(&[][..], |halves| &halves[even(2 * PAGES, tiles, tile)]);
                 let tile = Tile {
                     q: &scratch.q[part.start * head_dim..part.end * head_dim],
                     head_dim,
                     pages: &pages,
                     used: first / TILE_TOKENS..end.div_ceil(TILE_TOKENS),
                     visible: &ranges[..part.len()],
+                    ahead,
                 };
                 // SAFETY: the CPU has the path's instructions.
                 unsafe { K::block(&tile, fresh) };
@@ -285,6 +289,36 @@ impl Worker<'_> {
         }
     }
 
+    /// What the key block after `block` has, keys first, if it is to be asked for while the tiles of this one are computed: otherwise the first
+    /// tile waits for the memory, and then the memory for the other tiles.
+    fn next_block(&self, block: usize, tiles: usize) -> Option<[&[u16]; 2 * PAGES]> {
+        let layout = self.call.store.layout();
+        // Unpacking 8-bit pages waits for the next block at its beginning, and not tile by tile.
+        if tiles < 2 || block + 1 >= self.item.blocks.end || layout.kv_type != KvType::Bf16 {
+            return None;
+        }
+        let stored = self.stored(block + 1).map(bytemuck::cast_slice);
+        let half = TILE_TOKENS * layout.head_dim;
+        Some(std::array::from_fn(|i| match stored.get(i) {
+            Some(page) => &page[..half],
+            None => &stored[i - PAGES][half..],
+        }))
+    }
+
+    /// The pages of a key block as they lie in the store.
+    fn stored(&self, block: usize) -> [&[u8]; PAGES] {
+        let layout = self.call.store.layout();
+        // Any of the unit's sequences: they hold these keys in the same pages.
+        let table = self.call.seqs[self.reader(0).0].blocks;
+        std::array::from_fn(|page| {
+            let tile = block * PAGES + page;
+            let id = table.get(tile / layout.tiles_per_block()).copied().unwrap_or(0);
+            let id = if (id as usize) < self.call.store.blocks() { id } else { 0 };
+            let tile = tile % layout.tiles_per_block();
+            self.call.store.tile(id, self.call.layer, tile, self.unit.kv_head)
+        })
+    }
+
     /// The pages of a key block; one that is not there is read from the null block, and no row sees it.
     fn pages<'b, K: Kernel>(
         &'b self,
@@ -292,15 +326,7 @@ impl Worker<'_> {
         unpacked: &'b mut Vec<u16>,
     ) -> [&'b [u16]; PAGES] {
         let layout = self.call.store.layout();
-        // Any of the unit's sequences: they hold these keys in the same pages.
-        let table = self.call.seqs[self.reader(0).0].blocks;
-        let stored: [&[u8]; PAGES] = std::array::from_fn(|page| {
-            let tile = block * PAGES + page;
-            let id = table.get(tile / layout.tiles_per_block()).copied().unwrap_or(0);
-            let id = if (id as usize) < self.call.store.blocks() { id } else { 0 };
-            let tile = tile % layout.tiles_per_block();
-            self.call.store.tile(id, self.call.layer, tile, self.unit.kv_head)
-        });
+        let stored = self.stored(block);
         if layout.kv_type == KvType::Bf16 {
             return stored.map(bytemuck::cast_slice);
         }

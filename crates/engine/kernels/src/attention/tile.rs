@@ -26,6 +26,9 @@ pub(super) struct Tile<'a> {
     pub(super) used: Range<usize>,
     /// For each row the keys of the block that it sees.
     pub(super) visible: &'a [Range<usize>],
+    /// Halves of pages (keys or values) of the next key block, to be asked for meanwhile: one with each page of this block, as
+    /// far as they go.
+    pub(super) ahead: &'a [&'a [u16]],
 }
 
 /// A key block's result for the rows of a tile.

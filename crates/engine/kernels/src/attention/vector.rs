@@ -17,6 +17,8 @@ pub(super) trait Vector: Copy {
     unsafe fn load_pairs(from: *const u16) -> (Self, Self);
     /// Asks for the cache line at `from`, which need not be valid.
     unsafe fn prefetch(from: *const u16);
+    /// The same for later: into the second-level cache.
+    unsafe fn prefetch_far(from: *const u16);
     /// `self * b + c`, fused.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn mul(self, b: Self) -> Self;

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use super::ahead::Ahead;
 use super::unpack::{self, PAIR_FLOATS, Pair, pair as unpack_pair};
 use super::with_format;
 use crate::activations::Block;
@@ -15,7 +16,8 @@ use crate::weights::layout::BLOCK_BYTES;
 /// the 32 registers; 12 chains keep both ports busy over the instruction's 5 cycles.
 const MOST_ROWS: usize = 6;
 
-/// Two panels of the product (`2 * pair` and the next, if there is one) for a range of rows.
+/// Two panels of the product (`2 * pair` and the next, if there is one) for a range of rows. With `ahead`, the two panels after these
+/// are asked for meanwhile: where few rows come to a panel, computing and waiting for the memory would take turns otherwise.
 ///
 /// # Safety
 /// The CPU has the AVX-512 path, `rows` is `[out.m][blocks]`, `part` is inside `0..out.m`, and no other thread writes these
@@ -25,6 +27,7 @@ pub(super) unsafe fn pair<const MINIMA: bool, const HALVES: bool>(
     pair: usize,
     rows: &[Block],
     part: Range<usize>,
+    ahead: bool,
     out: &Output<'_>,
 ) {
     let layout = weights.layout();
@@ -36,6 +39,11 @@ pub(super) unsafe fn pair<const MINIMA: bool, const HALVES: bool>(
         // SAFETY: whole panels, and scratch for all their blocks.
         let unpacked = unsafe { with_format!(layout.quant, unpack_pair, (layout, both, scratch)) };
         let tiles = part.len().div_ceil(MOST_ROWS);
+        let mut ahead = if ahead {
+            Ahead::new(weights, panels.end..panels.end + 2, tiles)
+        } else {
+            Ahead::none()
+        };
         for tile in 0..tiles {
             // Tiles of nearly equal height: a low one at the end would leave the ports idle.
             let first = part.start + part.len() * tile / tiles;
@@ -49,7 +57,7 @@ pub(super) unsafe fn pair<const MINIMA: bool, const HALVES: bool>(
                 _ => of_rows::<6, MINIMA, HALVES>,
             };
             // SAFETY: the rows are inside `rows`, the scratch holds all blocks, and the CPU has the path.
-            unsafe { run(layout.blocks, unpacked, rows, first, panels.clone(), out) };
+            unsafe { run(layout.blocks, unpacked, rows, first, panels.clone(), &mut ahead, out) };
         }
     });
 }
@@ -61,6 +69,7 @@ unsafe fn of_rows<const R: usize, const MINIMA: bool, const HALVES: bool>(
     rows: &[Block],
     first_row: usize,
     panels: Range<usize>,
+    ahead: &mut Ahead,
     out: &Output<'_>,
 ) {
     let rows = rows[first_row * blocks..(first_row + R) * blocks].as_ptr();
@@ -72,6 +81,7 @@ unsafe fn of_rows<const R: usize, const MINIMA: bool, const HALVES: bool>(
     }
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for block in 0..blocks {
+        ahead.step();
         // SAFETY: the scratch has this block; the rows have R times `blocks`.
         unsafe {
             let at = block * BLOCK_BYTES;
