@@ -82,10 +82,11 @@ impl Activations {
         }
     }
 
-    /// Takes the rows `x`, `[m, k]`, as `2 m` rows: the rows, and after them what their 8-bit forms leave out of each.
+    /// Takes the rows `x`, `[m, k]`, as `2 m` rows: each row, and after it what its 8-bit form leaves out.
     ///
-    /// Rows `i` and `m + i` of a product add up to that of activations with some 16 bits. The matrix is still read once, so
-    /// where reading it is what takes the time (few rows), the other 8 bits are nearly free.
+    /// Rows `2 i` and `2 i + 1` of a product add up to that of activations with some 16 bits:
+    /// [`matmul_pairs`](crate::matmul_pairs). The matrix is still read once, so where reading it is what takes the time (few rows), the
+    /// other 8 bits are nearly free.
     ///
     /// # Panics
     /// As [`Activations::load`].
@@ -93,21 +94,26 @@ impl Activations {
         self.load(compute, x, m, k);
         let mut both = std::mem::take(&mut self.rest);
         both.clear();
-        both.extend_from_slice(x);
         // Floats leave nothing out.
         both.resize(2 * x.len(), 0.0);
-        if self.has_blocks() {
-            let (rows, rest) = both.split_at_mut(x.len());
-            let parts = rows.chunks_exact(BLOCK).zip(rest.chunks_exact_mut(BLOCK));
-            for ((row, rest), block) in parts.zip(self.blocks()) {
-                for ((rest, x), quant) in rest.iter_mut().zip(row).zip(block.quants) {
-                    *rest = x - block.scale * f32::from(quant);
+        for (index, row) in x.chunks_exact(k.max(1)).enumerate() {
+            let (to, rest) = both[2 * index * k..2 * (index + 1) * k].split_at_mut(k);
+            to.copy_from_slice(row);
+            if self.has_blocks() {
+                let blocks = &self.blocks()[index * (k / BLOCK)..(index + 1) * (k / BLOCK)];
+                let parts = row.chunks_exact(BLOCK).zip(rest.chunks_exact_mut(BLOCK));
+                for ((row, rest), block) in parts.zip(blocks) {
+                    for ((rest, x), quant) in rest.iter_mut().zip(row).zip(block.quants) {
+                        *rest = x - block.scale * f32::from(quant);
+                    }
                 }
             }
         }
         self.load(compute, &both, 2 * m, k);
         if self.keep != Keep::Int8 {
-            self.floats[x.len()..].fill(0.0);
+            for rest in self.floats.chunks_exact_mut(k.max(1)).skip(1).step_by(2) {
+                rest.fill(0.0);
+            }
         }
         self.rest = both;
     }
@@ -205,7 +211,7 @@ mod tests {
                 matmul(&compute, &ones(&compute, quant, k), &activations, &mut out);
                 for row in 0..m {
                     let want: f32 = x[row * k..(row + 1) * k].iter().sum();
-                    let got = out[row] + out[m + row];
+                    let got = out[2 * row] + out[2 * row + 1];
                     // Each of 64 numbers up to 0.65 is off by at most half a step of 1/127 of 1/254 of it.
                     assert!(
                         (got - want).abs() <= 64.0 * 0.65 / 127.0 / 254.0 / 2.0 + 1e-5,

@@ -69,7 +69,7 @@ pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kvstore::{
     KvLayout, KvStore, KvStoreError, KvType, KvTypeError, SeqRows, TILE_TOKENS, write_kv,
 };
-pub use matmul::matmul;
+pub use matmul::{matmul, matmul_pairs};
 pub use pool::Pool;
 pub use quant::{Quant, dequantise};
 pub use scan::{SCAN_LANES, SCAN_WIDEST, scan_i8};

@@ -18,9 +18,6 @@ use rows::Rows;
 /// Rows that go through the head together, so that many wanted rows take no more memory than they must.
 const HEAD_ROWS: usize = 16;
 
-/// Logits that a thread adds up at a time.
-const HEAD_PIECE: usize = 1 << 14;
-
 /// Embeddings that a thread reads at a time.
 const EMBED_ROWS: usize = 16;
 
@@ -149,16 +146,7 @@ impl Model {
         for (rows, logits) in chunks {
             let m = rows.len() / width;
             scratch.activations.load_refined(compute, rows, m, width);
-            let product = sized(&mut scratch.head, 2 * m * vocab);
-            kernels::matmul(compute, head, &scratch.activations, product);
-            let (sums, rest) = product.split_at(m * vocab);
-            compute.run_pieces(logits, HEAD_PIECE, |piece, logits| {
-                let from = piece * HEAD_PIECE;
-                for ((logit, sum), rest) in logits.iter_mut().zip(&sums[from..]).zip(&rest[from..])
-                {
-                    *logit = sum + rest;
-                }
-            });
+            kernels::matmul_pairs(compute, head, &scratch.activations, logits);
         }
     }
 }

@@ -27,8 +27,6 @@ pub struct Scratch {
     pub(crate) gate: Vec<f32>,
     /// `[rows, ffn width]`.
     pub(crate) up: Vec<f32>,
-    /// `[2 * rows, vocabulary]`: the head's product of some rows, and of what their rounding left out.
-    pub(crate) head: Vec<f32>,
     /// Tokens of all rows.
     pub(crate) tokens: Vec<TokenId>,
     /// Positions of all rows.

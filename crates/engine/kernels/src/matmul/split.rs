@@ -60,7 +60,11 @@ impl Grid {
     /// The run of panels and the rows of an item.
     pub(super) fn item(&self, item: usize) -> (usize, Range<usize>) {
         let (run, part) = (item / self.row_parts, item % self.row_parts);
-        let row = |part| self.m * part / self.row_parts;
+        // Even ones, so that pairs of rows stay together, and the end.
+        let row = |part| match self.m * part / self.row_parts {
+            row if part < self.row_parts => row / 2 * 2,
+            end => end,
+        };
         (run, row(part)..row(part + 1))
     }
 }

@@ -278,3 +278,32 @@ fn a_form_that_is_not_kept_is_named() {
     activations.load(&compute, &[0.0; 32], 1, 32);
     matmul(&compute, &weights, &activations, &mut [0.0]);
 }
+
+/// Few rows, more than the direct kernel takes, and so many that a single panel's rows are cut for the threads.
+#[test]
+fn pairs_are_the_sums_of_two_rows() {
+    let mut random = Random(11);
+    for isa in Isa::available() {
+        let compute = Compute::new(isa, 2);
+        for quant in Quant::ALL {
+            for (n, k) in shapes(quant) {
+                let bytes = random.matrix(quant, n, k);
+                let weights = Weights::pack(&compute, quant, n, k, &bytes).unwrap();
+                for m in [1, 3, 9, 70] {
+                    let x = random.rows(m * k);
+                    let mut activations = Activations::new();
+                    activations.load_refined(&compute, &x, m, k);
+                    let mut rows = vec![f32::NAN; 2 * m * n];
+                    matmul(&compute, &weights, &activations, &mut rows);
+                    let want: Vec<f32> = rows
+                        .chunks_exact(2 * n)
+                        .flat_map(|pair| pair[..n].iter().zip(&pair[n..]).map(|(a, b)| a + b))
+                        .collect();
+                    let mut got = vec![f32::NAN; m * n];
+                    matmul_pairs(&compute, &weights, &activations, &mut got);
+                    assert_same_bits(&got, &want, &format!("{isa} {quant} {n} by {k}, {m} rows"));
+                }
+            }
+        }
+    }
+}
