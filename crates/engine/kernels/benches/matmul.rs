@@ -16,7 +16,7 @@ use tapri_kernels::{Activations, Compute, Isa, Keep, Quant, Weights, matmul};
 /// Bytes of matrices that a sample goes through.
 const WORKING_SET: usize = 24 << 20;
 
-const SHAPES: [(Quant, usize, usize); 8] = [
+const SHAPES: [(Quant, usize, usize); 13] = [
     (Quant::Q4_1, 1536, 576),
     (Quant::Q4_1, 576, 1536),
     (Quant::Q5_0, 2048, 640),
@@ -25,6 +25,11 @@ const SHAPES: [(Quant, usize, usize); 8] = [
     (Quant::Q4K, 640, 2048),
     (Quant::Q6K, 640, 2048),
     (Quant::F32, 1024, 640),
+    (Quant::F16, 1024, 640),
+    (Quant::Bf16, 1024, 640),
+    (Quant::Q4_0, 2048, 640),
+    (Quant::Q5_1, 2048, 640),
+    (Quant::Q5K, 640, 2048),
 ];
 
 fn compute() -> Compute {
@@ -41,13 +46,14 @@ fn matrix(compute: &Compute, quant: Quant, n: usize, k: usize) -> Weights {
     };
     let mut bytes: Vec<u8> = (0..n * quant.bytes_of(k).unwrap()).map(|_| next()).collect();
     let scales: &[usize] = match quant {
-        Quant::Q4_1 | Quant::Q4K => &[0, 2],
+        Quant::Q4_1 | Quant::Q5_1 | Quant::Q4K | Quant::Q5K => &[0, 2],
         Quant::Q6K => &[208],
         _ => &[0],
     };
     for block in bytes.chunks_exact_mut(quant.block_bytes()) {
-        if quant == Quant::F32 {
-            block.copy_from_slice(&0.01_f32.to_le_bytes());
+        if matches!(quant, Quant::F32 | Quant::Bf16) {
+            let number = 0.01_f32.to_le_bytes();
+            block.copy_from_slice(&number[4 - block.len()..]);
             continue;
         }
         for &at in scales {
@@ -71,7 +77,7 @@ fn products(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(name);
         for m in [1, 8, 20, 64, 512] {
             let mut activations =
-                Activations::keeping(if quant == Quant::F32 { Keep::Float } else { Keep::Int8 });
+                Activations::keeping(if quant.is_float() { Keep::Float } else { Keep::Int8 });
             activations.load(&compute, &rows(m, k), m, k);
             let mut out = vec![0.0; m * n];
             group.throughput(Throughput::Elements((2 * m * n * k) as u64));
