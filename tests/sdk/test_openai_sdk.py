@@ -289,7 +289,7 @@ def test_bad_values_name_their_field(client, model, options, field):
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"extra_body": {"repetition_penalty": 1.2}}, "repetition_penalty"),
+        ({"extra_body": {"repeat_penalty": 1.2}}, "repeat_penalty"),
         ({"extra_body": {"guided_regex": "a+"}}, "guided_regex"),
         ({"modalities": ["text", "audio"]}, "modalities"),
     ],
@@ -313,8 +313,48 @@ def test_a_token_that_the_model_lacks(client, model):
     assert error.value.param == "prompt[2]"
 
 
-def test_echo_and_suffix_are_refused(client, model):
-    for options, field in [({"echo": True}, "echo"), ({"suffix": "x"}, "suffix"), ({"best_of": 2}, "best_of")]:
+def test_suffix_and_best_of_are_refused(client, model):
+    for options, field in [({"suffix": "x"}, "suffix"), ({"best_of": 2}, "best_of")]:
         with pytest.raises(openai.BadRequestError) as error:
             client.completions.create(model=model, prompt="Hello", **options)
         assert error.value.param == field
+
+
+def test_the_prompt_is_said_again_with_its_logprobs(client, model):
+    prompt = "The capital of France is Paris, and the capital of Italy is"
+    options = {"model": model, "prompt": prompt, "max_tokens": 4, "temperature": 0, "logprobs": 2, "echo": True}
+    answer = client.completions.create(**options)
+    text, scores = answer.choices[0].text, answer.choices[0].logprobs
+    assert text.startswith(prompt) and len(text) > len(prompt)
+    assert "".join(scores.tokens) == text
+    assert scores.token_logprobs[0] is None and scores.top_logprobs[0] is None
+    assert all(score < 0 for score in scores.token_logprobs[1:])
+    assert len(scores.tokens) == answer.usage.total_tokens
+    for token, offset in zip(scores.tokens, scores.text_offset):
+        assert text[offset:].startswith(token)
+    # What was scored is what a longer answer is made of: the answer's own logprobs don't change.
+    plain = client.completions.create(**{**options, "echo": False})
+    assert plain.choices[0].logprobs.token_logprobs == scores.token_logprobs[-4:]
+    # Scoring alone, as evaluation harnesses do.
+    alone = client.completions.create(**{**options, "prompt": text, "max_tokens": 0})
+    assert alone.choices[0].text == text and alone.usage.completion_tokens == 0
+    assert alone.choices[0].logprobs.token_logprobs == scores.token_logprobs
+    chunks = list(client.completions.create(**options, stream=True))
+    assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == text
+
+
+def test_prompt_logprobs_of_a_chat(client, model):
+    answer = chat(client, model, "Hello", max_tokens=2, extra_body={"prompt_logprobs": 1})
+    entries = answer.prompt_logprobs
+    assert len(entries) == answer.usage.prompt_tokens and entries[0] is None
+    assert all(next(iter(entry.values()))["rank"] >= 1 for entry in entries[1:])
+    assert answer.usage.prompt_tokens_details.cached_tokens == 0
+
+
+def test_repetition_is_penalised(client, model):
+    def words(penalty):
+        options = {"model": model, "prompt": "one two one two one two", "max_tokens": 24, "temperature": 0}
+        return client.completions.create(**options, extra_body={"repetition_penalty": penalty}).choices[0].text
+
+    assert words(1.0) != words(1.8)
+    assert words(1.8) == words(1.8)

@@ -9,7 +9,7 @@
 //! question                       always new
 //! ```
 
-use tapri_pipeline::api::{Message, OutlinePart, PartKind, Prompt, Stop};
+use tapri_pipeline::api::{Message, OutlinePart, PartKind, Prompt, Stop, TemplateUse};
 
 /// How the parts become a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,14 @@ const INSTRUCTIONS: &str = "Answer questions about the document below. Use only 
 const LEAD: &str = "Questions about the document above, each with its answer.";
 
 impl Layout {
+    /// For a model with a template of its own, or one that wasn't tuned to answer: it gets plain text.
+    pub fn of(template: Option<TemplateUse>) -> Layout {
+        match template {
+            Some(TemplateUse::ChatMlFallback) => Layout::Completion,
+            Some(TemplateUse::Own) | None => Layout::Chat,
+        }
+    }
+
     /// The prompt.
     pub fn prompt(self, parts: &Parts<'_>) -> Prompt {
         match self {

@@ -20,6 +20,9 @@ pub struct PurgeReport {
     pub kv_blocks: Option<u64>,
     /// KV blocks that running calls use to their end: no other call finds them.
     pub kv_blocks_in_use: Option<u64>,
+    /// Pins that went with their blocks, where there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pins: Option<u64>,
 }
 
 /// Why not everything was erased. What could be, was.
@@ -105,7 +108,10 @@ pub(crate) async fn purge(
         }
         for scope in of {
             match backend.erase(scope).await {
-                Ok(Some(Erased { dropped, in_use })) => {
+                Ok(Some(Erased { dropped, in_use, pins })) => {
+                    if pins > 0 {
+                        *report.pins.get_or_insert(0) += pins;
+                    }
                     *report.kv_blocks.get_or_insert(0) += dropped;
                     *report.kv_blocks_in_use.get_or_insert(0) += in_use;
                 }

@@ -58,6 +58,6 @@ pub use tapri_cache as cache;
 pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
 pub use tapri_upstream::{
-    Backend, BackendStats, DiskStats, EMBEDDED, Holding, Holdings, MapRun, ModelCard, PrefixMap,
-    UpstreamStats,
+    Backend, BackendStats, DiskStats, EMBEDDED, Erased, Holding, Holdings, MapRun, ModelCard, Pin,
+    Pinned, Pins, PrefixMap, UpstreamStats, no_pins,
 };

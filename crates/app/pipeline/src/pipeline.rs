@@ -7,11 +7,13 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tapri_api::{
     Admission, ApiError, CacheDirectives, Call, CallEvent, CallId, ErrorKind, Origin, Prompt,
+    TenantScope,
 };
 use tapri_cache::exact::{ExactCache, ExactStats, Filter};
 use tapri_cache::semantic::SemanticCache;
 use tapri_upstream::{
-    Backend, BackendStats, CallStream, Holdings, ModelCard, PrefixMap, UpstreamStats,
+    Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, Pinned, Pins, PrefixMap,
+    UpstreamStats,
 };
 
 use crate::erasing::{self, PurgeError, PurgeReport, Scopes};
@@ -233,6 +235,12 @@ impl Pipeline {
         self.backend.tokenize(prompt).await
     }
 
+    /// The same for a call that is to come: a text that begins like an earlier one of its scope is tokenised from there on.
+    pub async fn tokenize_call(&self, call: Call) -> Result<Vec<u32>, ApiError> {
+        self.scopes.note(&call);
+        self.backend.tokenize_call(call).await
+    }
+
     /// How many tokens a call's prompt has.
     pub async fn count_tokens(&self, call: Call) -> Result<usize, ApiError> {
         self.backend.count_tokens(call).await
@@ -246,6 +254,28 @@ impl Pipeline {
     /// The text of token ids.
     pub async fn detokenize(&self, ids: Vec<u32>) -> Result<String, ApiError> {
         self.backend.detokenize(ids).await
+    }
+
+    /// Pins the start that a call's prompt is; see [`Backend::pin`]. It leaves no record: nothing is answered.
+    pub async fn pin(&self, call: Call) -> Result<Pinned, ApiError> {
+        // What is pinned is found by an erasure of its tenant.
+        self.scopes.note(&call);
+        self.backend.pin(call).await
+    }
+
+    /// What a scope has pinned; `None` where nothing can be.
+    pub async fn pins(&self, scope: TenantScope) -> Result<Option<Pins>, ApiError> {
+        self.backend.pins(scope).await
+    }
+
+    /// Takes a pin of a scope away. `false`: it has none of this name.
+    pub async fn unpin(&self, scope: TenantScope, id: u64) -> Result<bool, ApiError> {
+        self.backend.unpin(scope, id).await
+    }
+
+    /// Forgets what the prefix cache holds of a scope, its pins included. `None` where there is no such cache.
+    pub async fn reset(&self, scope: TenantScope) -> Result<Option<Erased>, ApiError> {
+        self.backend.erase(Some(scope)).await
     }
 
     /// The backend's counters, where it has any.

@@ -300,6 +300,7 @@ impl Recording {
                     open.first_token();
                 }
             }
+            CallEvent::Piece(piece) if piece.is_of_prompt() => {}
             CallEvent::Piece(piece) => {
                 self.begin_explaining();
                 if let Some(open) = &mut self.open

@@ -36,6 +36,38 @@ pub struct ServerConfig {
     pub traces: Option<TraceCounts>,
     /// The pages for people; `None` to serve the APIs alone.
     pub pages: Option<PagesConfig>,
+    /// Starts that are pinned when the server begins to serve, one after another.
+    pub pins: Vec<StartPin>,
+}
+
+/// A start that is pinned when the server begins to serve.
+#[derive(Debug, Clone)]
+pub struct StartPin {
+    /// What it is called in the log: its file.
+    pub name: String,
+    /// Whose it is; `None` for the one tenant, where no keys are configured.
+    pub tenant: Option<String>,
+    /// What is pinned.
+    pub start: Start,
+}
+
+/// What is pinned.
+#[derive(Clone)]
+pub enum Start {
+    /// A body as for `POST /cache/pins`.
+    Body(axum::body::Bytes),
+    /// A document, laid out for questions as `tapri ask` lays it out.
+    Document(Arc<tapri_casefile::Document>),
+}
+
+impl std::fmt::Debug for Start {
+    /// Says which it is, and nothing of its text.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Start::Body(_) => "Body",
+            Start::Document(_) => "Document",
+        })
+    }
 }
 
 /// Reads what became of calls' traces: words for it, and how many calls.
@@ -116,6 +148,7 @@ impl Default for ServerConfig {
             connections: Connections::default(),
             traces: None,
             pages: None,
+            pins: Vec::new(),
         }
     }
 }

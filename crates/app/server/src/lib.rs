@@ -43,7 +43,7 @@ pub mod tenants;
 pub use admin::Reload;
 pub use alerts::AlertConfig;
 pub use alerts::webhook::WebhookConfig;
-pub use config::{BodyLimit, Connections, ServerConfig, TraceCounts};
+pub use config::{BodyLimit, Connections, ServerConfig, Start, StartPin, TraceCounts};
 pub use metrics::Metrics;
 pub use pages::PagesConfig;
 pub use routes::{App, router};

@@ -28,6 +28,7 @@ impl Meter {
     pub(crate) fn see(&mut self, event: &CallEvent) {
         if let Some(entry) = &mut self.entry {
             match event {
+                CallEvent::Piece(piece) if piece.is_of_prompt() => {}
                 CallEvent::Token(_) | CallEvent::Piece(_) => entry.said(),
                 CallEvent::Finished(finish) => {
                     // Unknown is guessed from what was seen.
@@ -39,6 +40,7 @@ impl Meter {
             }
         }
         match event {
+            CallEvent::Piece(piece) if piece.is_of_prompt() => {}
             CallEvent::Token(_) | CallEvent::Piece(_) => {
                 let now = Instant::now();
                 if let Some(last) = self.last_token.replace(now) {

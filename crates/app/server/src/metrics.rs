@@ -276,6 +276,16 @@ fn encode_stats(
             "Tokens that preempted calls had to compute again; neither queries nor hits",
             stats.recomputed_tokens,
         ),
+        (
+            "tapri_tokenized_text_bytes",
+            "Bytes of prompts' texts of 2 kB and more that were to be tokenised",
+            stats.text_bytes,
+        ),
+        (
+            "tapri_tokenized_text_known_bytes",
+            "Bytes of them whose tokens were known, as an earlier prompt began with the same text",
+            stats.known_text_bytes,
+        ),
     ];
     for (name, help, value) in counters {
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -305,9 +315,15 @@ fn encode_stats(
     let gauges = [
         ("vllm:num_requests_running", "Calls that run", stats.running as f64),
         ("vllm:num_requests_waiting", "Calls that wait", stats.waiting as f64),
-        ("vllm:kv_cache_usage_perc", "KV blocks in use by calls; 1 is all", used),
+        ("vllm:kv_cache_usage_perc", "KV blocks in use by calls and pins; 1 is all", used),
         ("tapri_kv_budget_bytes", "The KV cache's memory budget", bytes(stats.blocks_total)),
-        ("tapri_kv_used_bytes", "KV memory in use by running calls", bytes(stats.blocks_used)),
+        (
+            "tapri_kv_used_bytes",
+            "KV memory in use by running calls and pins",
+            bytes(stats.blocks_used),
+        ),
+        ("tapri_kv_pinned_bytes", "KV memory that pins hold", bytes(stats.blocks_pinned)),
+        ("tapri_kv_pins", "Starts that are pinned", stats.pins as f64),
         (
             "tapri_kv_cached_bytes",
             "KV memory kept for reuse, in no call's use",

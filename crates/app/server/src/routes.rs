@@ -4,6 +4,7 @@ mod count;
 mod generate;
 mod models;
 mod operate;
+pub(crate) mod pins;
 mod tokenize;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::middleware;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use tapri_api::{ApiError, CallId, ErrorKind, Format};
 use tapri_pipeline::Pipeline;
 use tokio::sync::watch;
@@ -219,6 +220,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/models/{*id}", get(models::one))
         .route("/tokenize", post(tokenize::tokenize))
         .route("/detokenize", post(tokenize::detokenize))
+        .route("/cache/pins", get(pins::list).post(pins::pin))
+        .route("/cache/pins/{id}", delete(pins::unpin))
+        .route("/cache/reset", post(pins::reset))
         .route("/health", get(operate::health))
         .route("/metrics", get(operate::metrics))
         .merge(admin::routes())
@@ -245,7 +249,7 @@ pub(crate) fn operators(app: &App) -> Router {
 async fn no_such_path(State(app): State<App>, request: Request) -> Response<Body> {
     let error = ApiError::new(ErrorKind::NotFound, format!("There is no path {}", request.uri().path()))
         .code("path_not_found")
-        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health and /metrics; for people there are pages at /");
+        .hint("The paths are /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, /v1/embeddings, /v1/models, /tokenize, /detokenize, /cache/pins, /cache/reset, /health and /metrics; for people there are pages at /");
     app.refuse(request.uri().path(), &error)
 }
 
@@ -255,6 +259,8 @@ async fn wrong_method(State(app): State<App>, request: Request) -> Response<Body
         path if path.starts_with("/v1/models") || path == "/health" || path == "/metrics" => {
             "Use GET"
         }
+        "/cache/pins" => "Use GET or POST",
+        path if path.starts_with("/cache/pins/") => "Use DELETE",
         _ => "Use POST",
     };
     let error = ApiError::new(ErrorKind::Method, message).code("method_not_allowed").hint(hint);

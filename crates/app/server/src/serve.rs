@@ -10,7 +10,7 @@ use tapri_pipeline::Pipeline;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
-use crate::routes::{App, operators, router};
+use crate::routes::{App, operators, pins, router};
 use crate::{ServerConfig, connections, history, log_line};
 
 /// How long clients have to read the end of their answers, once all calls have ended.
@@ -153,6 +153,7 @@ impl Bound {
             tasks.spawn(history::run(app.clone(), pipeline.clone()));
         }
         tasks.spawn(reload(app.clone(), reloads));
+        tasks.spawn(pins::at_start(app.clone(), self.config.pins.clone()));
 
         let (close, closed) = watch::channel(false);
         let rules = self.config.connections;

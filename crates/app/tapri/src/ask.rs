@@ -9,8 +9,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use tapri_casefile::{Document, Layout, Room, Session};
-use tapri_pipeline::ModelCard;
-use tapri_pipeline::api::TemplateUse;
 
 use crate::ask::asking::{Asked, Asker};
 use crate::ask::display::Display;
@@ -39,7 +37,7 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let load::Recorded { pipeline, recorder, .. } =
         load::recorded(&args.model, &args.engine, &args.ledger, &prices)?;
     let card = pipeline.model(adapter).map_err(asking::failure)?;
-    let layout = layout(&card);
+    let layout = Layout::of(card.template);
     // An engine of our own knows its context.
     let room = Room { context: card.context.unwrap_or(usize::MAX), answer: args.max_tokens.get() };
     introduce(&document, layout);
@@ -81,14 +79,6 @@ fn adapter(args: &AskArgs) -> Result<Option<&str>> {
             "leave one, or load them all with 'tapri serve' and choose one by its name as the model",
         )
         .into()),
-    }
-}
-
-/// A model without a chat template was not tuned to answer: it gets plain text.
-fn layout(card: &ModelCard) -> Layout {
-    match card.template {
-        Some(TemplateUse::ChatMlFallback) => Layout::Completion,
-        Some(TemplateUse::Own) | None => Layout::Chat,
     }
 }
 

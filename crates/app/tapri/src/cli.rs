@@ -135,6 +135,10 @@ pub(crate) struct ServeArgs {
     /// What separates tenants: scopes of one engine's cache, or an engine process for each
     #[arg(long, env = "TAPRI_SERVER_ISOLATION", hide_env_values = true, value_enum, default_value_t = Isolation::Scope)]
     pub(crate) isolation: Isolation,
+    /// A start to keep in the KV memory: a JSON body as for POST /cache/pins, or a document as 'tapri ask' lays it out;
+    /// with tenants, TENANT=FILE. May be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pin: Vec<String>,
     /// Leave out of every answer how many tokens came from the cache
     #[arg(long)]
     pub(crate) hide_cached_tokens: bool,
@@ -192,6 +196,9 @@ pub(crate) struct EngineArgs {
     /// Calls that may wait for room; one more is told to come back later
     #[arg(long, env = "TAPRI_MAX_WAITING", hide_env_values = true, value_name = "N", default_value = "256", value_parser = quantity::count)]
     pub(crate) max_waiting: NonZeroUsize,
+    /// The share of the KV memory that may be pinned, from 0 to 1
+    #[arg(long, env = "TAPRI_PIN_LIMIT", hide_env_values = true, value_name = "SHARE", default_value = "0.25", value_parser = crate::report::period::share)]
+    pub(crate) pin_limit: f64,
     /// Threads that compute [default: one for each core]
     #[arg(long, env = "TAPRI_THREADS", hide_env_values = true, value_name = "N", value_parser = quantity::count)]
     pub(crate) threads: Option<NonZeroUsize>,
@@ -231,6 +238,7 @@ impl EngineArgs {
             prefix_hash,
             block_size,
             max_waiting,
+            pin_limit,
             threads,
             lora,
         } = self;
@@ -241,6 +249,7 @@ impl EngineArgs {
         if let Some(ttl) = prefix_ttl {
             say("--prefix-ttl", format!("{}ms", ttl.as_millis()));
         }
+        say("--pin-limit", pin_limit.to_string());
         if let Some(threads) = threads {
             say("--threads", threads.to_string());
         }
@@ -268,6 +277,7 @@ impl EngineArgs {
             prefix_cache: !self.no_prefix_cache,
             prefix_ttl: self.prefix_ttl,
             disk: self.kv_disk.clone().map(|folder| DiskConfig::new(folder, self.kv_disk_size)),
+            pin_limit: self.pin_limit,
             prefix_hash: match self.prefix_hash {
                 HashArg::Sha256 => PrefixHash::Sha256,
                 HashArg::Xxh3 => PrefixHash::Xxh3,

@@ -5,6 +5,7 @@ mod answerer;
 pub(crate) mod exact;
 mod isolation;
 pub(crate) mod pages;
+mod pins;
 pub(crate) mod semantic;
 mod telemetry;
 
@@ -130,6 +131,11 @@ fn not_here(args: &ServeArgs, config: &Config) -> Result<()> {
     let sections = &config.sections;
     let shares = sections.tenants.iter().any(|tenant| tenant.limits.kv_share.is_some());
     let engine = sections.engine.enabled.unwrap_or(sections.upstreams.is_empty());
+    if !args.pin.is_empty() && (!engine || args.isolation == Isolation::Process) {
+        let message = "--pin keeps starts in the KV memory of the embedded engine in this process";
+        let hint = "leave --pin out, or isolation at \"scope\" and the engine on";
+        return Err(Failure::usage(message, hint).into());
+    }
     if shares && !engine && args.isolation == Isolation::Scope {
         let message = "kv_share is a share of the embedded engine's memory, and the engine is off";
         let hint = "write enabled = true in [engine], or take kv_share out";
@@ -167,6 +173,7 @@ fn server(args: &ServeArgs, config: &Config, caches: Caches) -> Result<ServerCon
             headers: given.max_headers.map_or(connections.headers, Into::into),
         },
         shutdown_limit: given.shutdown_limit.unwrap_or(default.shutdown_limit),
+        pins: pins::read(&args.pin)?,
         admin_listen: config.sections.admin.listen.clone(),
         reload: Some(reload(config, args.exact.clone(), args.semantic.clone(), caches)),
         ..default

@@ -30,6 +30,8 @@ pub struct EngineConfig {
     pub prefix_hash: PrefixHash,
     /// Where blocks that made room are kept, and those of a shutdown; `None` for nowhere.
     pub disk: Option<DiskConfig>,
+    /// The share of the KV memory that may be pinned, from 0 to 1; of a scope's own share for its own pins.
+    pub pin_limit: f64,
     /// The most prompt tokens computed in one step, over all calls.
     pub chunk: NonZeroUsize,
     /// The most calls that run at once.
@@ -54,6 +56,7 @@ impl Default for EngineConfig {
             prefix_ttl: None,
             prefix_hash: PrefixHash::Sha256,
             disk: None,
+            pin_limit: 0.25,
             chunk: CHUNK,
             max_running: RUNNING,
             max_waiting: 256,

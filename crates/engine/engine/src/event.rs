@@ -5,7 +5,7 @@ use std::time::Duration;
 use tapri_gguf::TokenId;
 use tapri_kv::Stop;
 
-/// One step of a call, in this order: `Admitted`, any number of `Prefill`, any number of `Token`, then
+/// One step of a call, in this order: `Admitted`, any number of `Prefill` and `Prompt`, any number of `Token`, then
 /// `Done` or `Failed`, after which nothing comes.
 #[derive(Debug, Clone)]
 pub enum GenerateEvent {
@@ -18,6 +18,8 @@ pub enum GenerateEvent {
         /// Prompt tokens in all.
         total: usize,
     },
+    /// The logprobs of the prompt's next tokens, from the second on, if asked for. Of several answers the first is told.
+    Prompt(Vec<PromptLogprobs>),
     /// A token of the answer.
     Token(TokenEvent),
     /// The call ended well.
@@ -61,6 +63,15 @@ pub struct TokenLogprobs {
     pub chosen: TokenLogprob,
     /// The likeliest tokens, best first.
     pub top: Vec<TokenLogprob>,
+}
+
+/// The logprob of a token of the prompt, given those before it.
+#[derive(Debug, Clone)]
+pub struct PromptLogprobs {
+    /// Its own and its rivals'.
+    pub logprobs: TokenLogprobs,
+    /// How many tokens are at least as likely, itself included.
+    pub rank: usize,
 }
 
 /// A token and the natural log of its probability.
@@ -128,6 +139,21 @@ pub struct Outcome {
     pub usage: Usage,
     /// Durations.
     pub timings: Timings,
+    /// The pin that it left, if it was to leave one.
+    pub pinned: Option<Pin>,
+}
+
+/// A start that stays in the KV memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pin {
+    /// Its name, by which it is taken away.
+    pub id: u64,
+    /// Tokens that are pinned: whole blocks.
+    pub tokens: usize,
+    /// KV blocks that it holds. Pins that begin alike share some.
+    pub blocks: usize,
+    /// Bytes of them.
+    pub bytes: u64,
 }
 
 /// Why a call failed after it was taken.
@@ -160,6 +186,24 @@ pub enum GenerateError {
     /// The grammar of the answer took more than one may, or no token of the vocabulary fits it.
     #[error("the answer can't be kept to its grammar: {0}")]
     Constraint(String),
+    /// Too much would be pinned.
+    #[error("the pin needs {needed} KV blocks more, {pinned} are pinned, and {limit} may be")]
+    PinsFull {
+        /// Blocks that it needs, besides those that are pinned already.
+        needed: usize,
+        /// Blocks that are pinned: by all, or by its scope.
+        pinned: usize,
+        /// Blocks that may be.
+        limit: usize,
+        /// Whether it is the limit of its scope.
+        of_share: bool,
+    },
+    /// There is no whole block that could be pinned.
+    #[error("there is nothing to pin: a prompt is pinned by whole blocks of {block} tokens")]
+    NothingToPin {
+        /// Tokens of a block.
+        block: usize,
+    },
     /// A defect in the engine.
     #[error("the engine failed on this call: {0}")]
     Internal(String),

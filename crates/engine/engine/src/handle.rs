@@ -9,19 +9,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tapri_gguf::{Gguf, GgufError};
+use tapri_gguf::{Gguf, GgufError, TokenId};
 use tapri_kernels::{Compute, Isa, IsaError, KvStore, KvStoreError, KvType};
 use tapri_kv::{
     CacheConfig, CallId, ConfigError, GroupSpec, Picture, PrefixCache, ResetReport, Root,
 };
 use tapri_model::{LoadError, Model};
-use tapri_text::{ChatTemplate, TemplateError, Tokenizer, TokenizerError};
+use tapri_text::{
+    ChatTemplate, KnownTexts, Rendered, Special, TemplateError, TextUse, Tokenizer, TokenizerError,
+};
 
 use crate::adapters::{AdapterInfo, AdapterStartError, Adapters};
 use crate::config::EngineConfig;
 use crate::constraint::{Constraint, ConstraintError, Grammar, Grammars};
 use crate::disk::{Disk, DiskError, Figures};
-use crate::event::GenerateEvent;
+use crate::event::{GenerateEvent, Pin};
 use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
 use crate::sampling::{self, SamplingError};
@@ -161,6 +163,9 @@ pub enum SubmitError {
         /// The name.
         name: String,
     },
+    /// A pin is of a prompt alone.
+    #[error("a call that pins its prompt has no answer: its limit of tokens must be 0")]
+    PinWithAnswer,
     /// A sampling setting is out of range.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
@@ -193,6 +198,15 @@ pub struct PrefixPicture {
     pub picture: Picture,
     /// The roots of the scopes that were asked about, in their order.
     pub roots: Vec<Root>,
+}
+
+/// What a scope has pinned.
+#[derive(Debug, Clone)]
+pub struct Pins {
+    /// Its pins, the oldest first.
+    pub pins: Vec<Pin>,
+    /// Bytes that all scopes together may pin.
+    pub limit_bytes: u64,
 }
 
 /// Why there is no picture of the prefix cache.
@@ -243,6 +257,7 @@ struct Inner {
     info: ModelInfo,
     tokenizer: Arc<Tokenizer>,
     template: ChatTemplate,
+    texts: KnownTexts,
     grammars: OnceLock<Result<Grammars, ConstraintError>>,
     max_waiting: usize,
     commands: flume::Sender<Command>,
@@ -270,6 +285,8 @@ fn disk(
         Err(refused) => Ok((None, Some(refused.to_string()))),
     }
 }
+/// Memory for the texts of prompts and their tokens: some 140 case files of 100 kB.
+const KNOWN_TEXTS: usize = 32 << 20;
 
 /// Room for commands that are not calls; calls are bounded by `max_waiting`.
 const SPARE_COMMANDS: usize = 64;
@@ -372,6 +389,7 @@ impl Engine {
             kv_type: config.kv_type,
         };
         let tokenizer = Arc::new(tokenizer);
+        let texts = if config.prefix_cache { KNOWN_TEXTS } else { 0 };
         let shared = Arc::new(Shared::default());
         let max_waiting = config.max_waiting;
         let (sender, receiver) = flume::bounded(max_waiting + SPARE_COMMANDS);
@@ -406,6 +424,7 @@ impl Engine {
                 info,
                 tokenizer,
                 template,
+                texts: KnownTexts::new(texts),
                 grammars: OnceLock::new(),
                 max_waiting,
                 commands: sender,
@@ -430,6 +449,17 @@ impl Engine {
     /// Its chat template, or ChatML where it has none.
     pub fn template(&self) -> &ChatTemplate {
         &self.inner.template
+    }
+
+    /// The tokens of a whole prompt, as [`Tokenizer::encode_prompt`] gives them. Of a text that begins like an earlier one of
+    /// its scope only the rest is tokenised.
+    pub fn encode_prompt(&self, text: &str, special: Special, whose: &TextUse<'_>) -> Vec<TokenId> {
+        self.inner.texts.encode_prompt(&self.inner.tokenizer, text, special, whose)
+    }
+
+    /// The tokens of a rendered conversation, as [`Tokenizer::encode_rendered`] gives them, in the same way.
+    pub fn encode_rendered(&self, rendered: &Rendered, whose: &TextUse<'_>) -> Vec<TokenId> {
+        self.inner.texts.encode_rendered(&self.inner.tokenizer, rendered, whose)
     }
 
     /// Compiles a grammar for [`GenerateRequest::constraint`]. Takes from 1 to some 50 ms of the caller's thread; the
@@ -470,6 +500,7 @@ impl Engine {
         let inner = &*self.inner;
         let info = &inner.info;
         sampling::validate(&request.sampling, request.logprobs, info.vocabulary)?;
+        sampling::validate(&request.sampling, request.prompt_logprobs, info.vocabulary)?;
         let prompt = request.prompt.len();
         if prompt == 0 {
             return Err(SubmitError::EmptyPrompt);
@@ -490,6 +521,9 @@ impl Engine {
         {
             return Err(SubmitError::UnknownAdapter { name: name.clone() });
         }
+        if request.pin && (request.max_tokens > 0 || choices > 1) {
+            return Err(SubmitError::PinWithAnswer);
+        }
         if inner.shared.stopping.load(Ordering::Acquire) {
             return Err(SubmitError::ShuttingDown);
         }
@@ -501,7 +535,9 @@ impl Engine {
         if waiting > inner.max_waiting {
             return give_up(SubmitError::QueueFull { waiting });
         }
-        let room = request.max_tokens.min(info.context_length) + SPARE_EVENTS;
+        // Logprobs of the prompt may come a token at a time.
+        let scored = if request.prompt_logprobs.is_some() { prompt } else { 0 };
+        let room = request.max_tokens.min(info.context_length) + scored + SPARE_EVENTS;
         let first_id = inner.next_call.fetch_add(choices as u64, Ordering::Relaxed);
         let mut handles = Vec::with_capacity(choices);
         let ends = (0..choices as u64).map(|choice| {
@@ -544,14 +580,17 @@ impl Engine {
         if let (Some(disk), Some(figures)) = (&mut stats.disk, &self.inner.disk) {
             figures.refresh(disk);
         }
-        stats
+        let texts = self.inner.texts.stats();
+        EngineStats { text_bytes: texts.bytes, known_text_bytes: texts.known_bytes, ..stats }
     }
 
-    /// Forgets everything that is cached, on disk too; running calls go on undisturbed.
+    /// Forgets everything that is cached, on disk and the texts of prompts too; running calls go on undisturbed.
     ///
     /// # Errors
     /// When the engine has stopped, or what is on disk can't be erased.
     pub fn reset_prefix_cache(&self) -> Result<ResetReport, SubmitError> {
+        self.inner.texts.clear();
+        self.inner.tokenizer.forget_fragments();
         let (reply, answer) = flume::bounded(1);
         self.inner
             .answered(Command::Reset(reply), &answer)
@@ -564,9 +603,33 @@ impl Engine {
     /// # Errors
     /// When the engine has stopped, or what is on disk can't be erased.
     pub fn forget(&self, scope: &Scope) -> Result<ResetReport, SubmitError> {
+        self.inner.texts.forget(&scope.0);
+        // A fragment is nobody's, so all of them go.
+        self.inner.tokenizer.forget_fragments();
         let (reply, answer) = flume::bounded(1);
         let command = Command::Forget(scope.clone(), reply);
         self.inner.answered(command, &answer).unwrap_or(Err(SubmitError::ShuttingDown))
+    }
+
+    /// What a scope has pinned.
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub fn pins(&self, scope: &Scope) -> Result<Pins, SubmitError> {
+        let (reply, answer) = flume::bounded(1);
+        let sent = self.inner.commands.send(Command::Pins(scope.clone(), reply));
+        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+    }
+
+    /// Takes a pin of a scope away: its blocks stay cached as those of any call that ends. `false`: the scope has none of
+    /// this name.
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub fn unpin(&self, scope: &Scope, id: u64) -> Result<bool, SubmitError> {
+        let (reply, answer) = flume::bounded(1);
+        let sent = self.inner.commands.send(Command::Unpin(scope.clone(), id, reply));
+        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
     }
 
     /// What the prefix cache holds, the last used first, in at most `limit` runs, and the roots by which the blocks of

@@ -17,7 +17,7 @@
 //! Map: [`adapters`] LoRA adapters, loaded at the start; [`config`] what can be set; [`request`] what a caller asks; [`event`] what it gets back; [`constraint`] answers
 //! that keep to a grammar;
 //! [`handle`] the engine as others see it, and its start; [`holdings`] which call holds what; `scheduler` the loop (with `scheduler/admit`,
-//! `scheduler/batch`, `scheduler/fork`, `scheduler/paging`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
+//! `scheduler/batch`, `scheduler/fork`, `scheduler/paging`, `scheduler/pin`, `scheduler/masks` and `scheduler/emit`); `sequence` one call; [`sampling`] the choice of a token; `stop`
 //! stop strings; [`stats`] counters; [`disk`] the blocks that are kept on disk.
 
 pub mod adapters;
@@ -39,11 +39,11 @@ pub use config::EngineConfig;
 pub use constraint::{Constraint, ConstraintError, Grammar, JsonShape};
 pub use disk::{DiskConfig, DiskError, DiskStats};
 pub use event::{
-    Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Timings, TokenEvent,
-    TokenLogprob, TokenLogprobs, Usage,
+    Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Pin, PromptLogprobs, Timings,
+    TokenEvent, TokenLogprob, TokenLogprobs, Usage,
 };
 pub use handle::{
-    CallHandle, Engine, MAX_CHOICES, ModelInfo, PictureError, PrefixPicture, StartError,
+    CallHandle, Engine, MAX_CHOICES, ModelInfo, PictureError, Pins, PrefixPicture, StartError,
     SubmitError,
 };
 pub use holdings::{CallHolding, CallState, EngineHoldings};

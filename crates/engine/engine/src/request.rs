@@ -27,6 +27,9 @@ pub struct Sampling {
     pub presence_penalty: f32,
     /// Taken off a token's logit once for each time that the answer has it, in [-2, 2].
     pub frequency_penalty: f32,
+    /// Divides the positive logits of all tokens of the prompt and the answer, and multiplies the negative ones: above 0, at
+    /// most 10; 1 changes nothing. (Keskar et al. 2019, "CTRL", as Hugging Face's libraries and vLLM have it.)
+    pub repetition_penalty: f32,
     /// Added to the logits of single tokens, each in [-100, 100].
     pub logit_bias: Vec<(TokenId, f32)>,
 }
@@ -41,6 +44,7 @@ impl Default for Sampling {
             seed: None,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
+            repetition_penalty: 1.0,
             logit_bias: Vec::new(),
         }
     }
@@ -101,6 +105,12 @@ pub struct GenerateRequest {
     pub stop: StopRules,
     /// With `Some(n)`: the logprob of each answer token and of its n likeliest rivals (at most 20).
     pub logprobs: Option<u32>,
+    /// With `Some(n)`: the logprobs of the prompt's tokens as well, but for the first, and of the n likeliest of each place
+    /// (at most 20). They need the scores of every place, so nothing is read from the prefix cache.
+    pub prompt_logprobs: Option<u32>,
+    /// Pins the prompt's whole blocks once they are computed: they stay until the pin is taken away by its id, which is in
+    /// the [`Outcome`](crate::Outcome). For a prompt alone: `max_tokens` is 0, and the cache may be stored in.
+    pub pin: bool,
     /// How the prefix cache is used.
     pub cache: CacheUse,
     /// What the answer must be; compiled by [`Engine::constrain`](crate::Engine::constrain).

@@ -1,16 +1,16 @@
 //! The choice of a token from its scores.
 //!
-//! Penalties and biases change the logits first, then a mask leaves the tokens that a grammar allows. Order of the filters: temperature, min-p, top-k, top-p (as vLLM applies them). Everything is a pure
+//! Penalties (repetition, then presence and frequency) and biases change the logits first, then a mask leaves the tokens that a grammar allows. Order of the filters: temperature, min-p, top-k, top-p (as vLLM applies them). Everything is a pure
 //! function of the logits, the settings and the generator's state, so a call with a seed repeats.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use tapri_gguf::TokenId;
 
 use crate::constraint::Mask;
-use crate::event::{TokenLogprob, TokenLogprobs};
+use crate::event::{PromptLogprobs, TokenLogprob, TokenLogprobs};
 use crate::request::Sampling;
 
 /// What is wrong with sampling settings; fragments for "sampling settings: {0}".
@@ -37,6 +37,9 @@ pub enum SamplingError {
         /// Its value.
         value: f32,
     },
+    /// A repetition penalty that isn't above 0 and at most 10.
+    #[error("repetition_penalty must be above 0 and at most 10, got {0}")]
+    RepetitionPenalty(f32),
     /// A bias outside [-100, 100], or of no token.
     #[error(
         "logit_bias must be from -100 to 100 for tokens 0 to {last}, got {bias} for token {token}"
@@ -74,8 +77,12 @@ pub fn validate(
         seed: _,
         presence_penalty,
         frequency_penalty,
+        repetition_penalty,
         ref logit_bias,
     } = sampling;
+    if !(repetition_penalty > 0.0 && repetition_penalty <= 10.0) {
+        return Err(SamplingError::RepetitionPenalty(repetition_penalty));
+    }
     for (name, value) in
         [("presence_penalty", presence_penalty), ("frequency_penalty", frequency_penalty)]
     {
@@ -115,6 +122,8 @@ pub(crate) struct Sampler {
     candidates: Vec<(u32, f32)>,
     /// How often the answer has each of its tokens; kept where there are penalties.
     said: HashMap<u32, u32>,
+    /// The tokens of the prompt and the answer; kept where there is a penalty for them.
+    seen: HashSet<u32>,
     /// Logits with penalties and biases; used where there are any.
     adjusted: Vec<f32>,
 }
@@ -130,8 +139,13 @@ pub(crate) enum Unpickable {
 
 impl Sampler {
     /// The seed is the answer's own: the call's, one derived from it, or one at random.
-    pub(crate) fn new(settings: Sampling, seed: u64) -> Self {
+    pub(crate) fn new(settings: Sampling, seed: u64, prompt: &[TokenId]) -> Self {
+        let seen = match settings.repetition_penalty {
+            1.0 => HashSet::new(),
+            _ => prompt.iter().map(|token| token.0).collect(),
+        };
         Sampler {
+            seen,
             settings,
             rng: ChaCha8Rng::seed_from_u64(seed),
             candidates: Vec::new(),
@@ -149,10 +163,13 @@ impl Sampler {
         let mut adjusted = std::mem::take(&mut self.adjusted);
         let picked = self.pick_from(self.adjust(logits, &mut adjusted), mask);
         self.adjusted = adjusted;
-        if let Ok(token) = picked
-            && self.penalises()
-        {
-            *self.said.entry(token.0).or_default() += 1;
+        if let Ok(token) = picked {
+            if self.penalises() {
+                *self.said.entry(token.0).or_default() += 1;
+            }
+            if self.settings.repetition_penalty != 1.0 {
+                self.seen.insert(token.0);
+            }
         }
         picked
     }
@@ -161,14 +178,29 @@ impl Sampler {
         self.settings.presence_penalty != 0.0 || self.settings.frequency_penalty != 0.0
     }
 
-    /// The logits with penalties and biases, as OpenAI's API defines them; without any, the logits themselves.
+    /// The logits with penalties and biases, as OpenAI's API and, for repetition, Hugging Face define them; without any, the
+    /// logits themselves.
     fn adjust<'a>(&self, logits: &'a [f32], room: &'a mut Vec<f32>) -> &'a [f32] {
-        let Sampling { presence_penalty, frequency_penalty, ref logit_bias, .. } = self.settings;
-        if self.said.is_empty() && logit_bias.is_empty() {
+        let Sampling {
+            presence_penalty,
+            frequency_penalty,
+            repetition_penalty,
+            ref logit_bias,
+            ..
+        } = self.settings;
+        if self.said.is_empty() && self.seen.is_empty() && logit_bias.is_empty() {
             return logits;
         }
         room.clear();
         room.extend_from_slice(logits);
+        for &token in &self.seen {
+            if let Some(logit) = room.get_mut(token as usize) {
+                *logit = match *logit > 0.0 {
+                    true => *logit / repetition_penalty,
+                    false => *logit * repetition_penalty,
+                };
+            }
+        }
         for (&token, &times) in &self.said {
             if let Some(logit) = room.get_mut(token as usize) {
                 *logit -= presence_penalty + frequency_penalty * times as f32;
@@ -313,7 +345,7 @@ pub(crate) fn logprobs(
     };
     let by_score =
         |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
-    let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+    let mut ids: Vec<u32> = if top == 0 { Vec::new() } else { (0..logits.len() as u32).collect() };
     let top = top.min(ids.len());
     if top < ids.len() {
         ids.select_nth_unstable_by(top, by_score);
@@ -323,13 +355,25 @@ pub(crate) fn logprobs(
     TokenLogprobs { chosen: one(chosen.0), top: ids.into_iter().map(one).collect() }
 }
 
+/// The logprob of a token of the prompt, from the logits of the place before it.
+pub(crate) fn prompt_logprobs(
+    logits: &[f32],
+    token: TokenId,
+    top: usize,
+    bytes: impl Fn(TokenId) -> Vec<u8>,
+) -> PromptLogprobs {
+    let own = logits[token.index()];
+    let rank = logits.iter().filter(|logit| **logit >= own).count();
+    PromptLogprobs { logprobs: logprobs(logits, token, top, bytes), rank }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     fn sampler(settings: Sampling) -> Sampler {
-        Sampler::new(settings, 7)
+        Sampler::new(settings, 7, &[])
     }
 
     #[test]
@@ -357,7 +401,7 @@ mod tests {
     fn a_seed_repeats_and_another_differs() {
         let logits: Vec<f32> = (0..1000).map(|i| ((i * 37) % 101) as f32 / 50.0).collect();
         let run = |seed| {
-            let mut s = Sampler::new(Sampling::default(), seed);
+            let mut s = Sampler::new(Sampling::default(), seed, &[]);
             (0..50).map(|_| s.pick(&logits, None).unwrap().0).collect::<Vec<_>>()
         };
         assert_eq!(run(1), run(1));
@@ -460,5 +504,34 @@ mod tests {
         assert_eq!(run(Sampling { frequency_penalty: 0.3, ..Sampling::default() }), [0, 1, 0, 1]);
         let logit_bias = vec![(TokenId(2), 5.0)];
         assert_eq!(run(Sampling { logit_bias, ..Sampling::default() }), [2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn repetition_is_penalised_as_the_paper_has_it() {
+        // Positive logits are divided, negative ones multiplied; a token counts once, in the prompt or in the answer.
+        let logits = [2.0, 1.5, -1.0, 0.0];
+        let run = |penalty: f32, prompt: &[u32]| {
+            let settings = Sampling { repetition_penalty: penalty, ..Sampling::greedy() };
+            let prompt: Vec<TokenId> = prompt.iter().copied().map(TokenId).collect();
+            let mut sampler = Sampler::new(settings, 1, &prompt);
+            let picks = (0..4).map(|_| sampler.pick(&logits, None).unwrap().0);
+            picks.collect::<Vec<_>>()
+        };
+        assert_eq!(run(1.0, &[0, 0]), [0, 0, 0, 0]);
+        // 2.0 / 1.25 stays above 1.5; / 1.5 doesn't, and then 1.5 / 1.5 falls below 2.0 / 1.5.
+        assert_eq!(run(1.25, &[]), [0, 0, 0, 0]);
+        assert_eq!(run(1.5, &[]), [0, 1, 0, 0]);
+        assert_eq!(run(1.5, &[0, 0, 0]), [1, 0, 0, 0]);
+        // Below 1 it is a bonus.
+        assert_eq!(run(0.5, &[1]), [1, 1, 1, 1]);
+        let settings = Sampling { repetition_penalty: 2.0, ..Sampling::greedy() };
+        let sampler = Sampler::new(settings, 1, &[TokenId(0), TokenId(2), TokenId(3)]);
+        let mut room = Vec::new();
+        assert_eq!(sampler.adjust(&logits, &mut room), [1.0, 1.5, -2.0, 0.0]);
+        for wrong in [0.0, -1.0, 11.0, f32::NAN] {
+            let settings = Sampling { repetition_penalty: wrong, ..Sampling::default() };
+            let refused = validate(&settings, None, 4);
+            assert!(matches!(refused, Err(SamplingError::RepetitionPenalty(_))), "{wrong}");
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::config::EngineConfig;
 use crate::constraint::Constraint;
 use crate::disk::Disk;
 use crate::event::{FinishReason, GenerateError, GenerateEvent};
-use crate::handle::{PrefixPicture, Shared, SubmitError};
+use crate::handle::{Pins, PrefixPicture, Shared, SubmitError};
 use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
 use crate::sequence::Sequence;
@@ -37,6 +37,7 @@ mod holdings;
 pub(crate) mod masks;
 mod order;
 mod paging;
+mod pin;
 
 /// Raised whenever the engine computes other K and V than before for the same file.
 const NUMERICS_VERSION: u32 = 1;
@@ -67,6 +68,10 @@ pub(crate) enum Command {
     Reset(flume::Sender<Result<ResetReport, SubmitError>>),
     /// Forget what one scope has stored.
     Forget(Scope, flume::Sender<Result<ResetReport, SubmitError>>),
+    /// Show what a scope has pinned.
+    Pins(Scope, flume::Sender<Pins>),
+    /// Take a pin of a scope away.
+    Unpin(Scope, u64, flume::Sender<bool>),
     /// Show what is stored, and the roots of some scopes.
     Picture {
         scopes: Vec<Scope>,
@@ -227,10 +232,12 @@ impl Scheduler {
     /// Takes what was sent; waits for something if there is nothing to do. `false`: it is time to end.
     fn take_commands(&mut self) -> bool {
         loop {
+            // A call that was refused when it was taken is to be told so.
             let idle = self.running.is_empty()
                 && self.joining.is_empty()
                 && self.waiting.is_empty()
-                && self.restoring.is_empty();
+                && self.restoring.is_empty()
+                && self.ended.is_empty();
             if let Some(stop_at) = self.stop_at
                 && (idle || Instant::now() >= stop_at)
             {
@@ -275,6 +282,14 @@ impl Scheduler {
                     let report = self.cache.forget(&root);
                     self.erase_from_disk(Some(root), report, reply);
                 }
+                Command::Pins(scope, reply) => {
+                    let _ = reply.try_send(self.pins_of(&scope));
+                }
+                Command::Unpin(scope, id, reply) => {
+                    let gone = self.unpin(&scope, id);
+                    self.publish_stats();
+                    let _ = reply.try_send(gone);
+                }
                 Command::Picture { scopes, limit, reply } => {
                     let roots = scopes.iter().map(|scope| self.root(scope)).collect();
                     let picture = self.cache.picture(self.now(), limit);
@@ -305,6 +320,10 @@ impl Scheduler {
             return;
         };
         sequence.adapter = adapter;
+        if let Err(error) = self.check_pin(&sequence) {
+            self.fail(sequence, error);
+            return;
+        }
         if let Some(guide) = &mut sequence.guide {
             self.masks.begin(sequence.id, guide);
         }
@@ -391,7 +410,9 @@ impl Scheduler {
     /// Takes a call, in whatever state, out of the cache and the counts, and keeps its last event to be sent.
     fn close(&mut self, mut sequence: Sequence, event: GenerateEvent) {
         let now = self.now();
-        self.cache.finish(sequence.id, now);
+        if !sequence.pinned {
+            self.cache.finish(sequence.id, now);
+        }
         self.unsaved = true;
         if !sequence.admitted {
             self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -440,6 +461,9 @@ impl Scheduler {
             evicted_window_blocks: counters.evictions.window,
             expired_blocks: counters.evictions.expired,
             reset_blocks: counters.evictions.reset,
+            // Counted where texts are tokenised.
+            text_bytes: 0,
+            known_text_bytes: 0,
             running: self.running.len(),
             disk: self.disk.as_ref().map(|disk| disk.stats(counters.restored)),
             waiting: self.waiting.len() + self.joining.len() + self.restoring.len(),
@@ -447,6 +471,8 @@ impl Scheduler {
             joining: self.joining.len() + self.restoring.len(),
             blocks_used: used,
             blocks_cached: cached,
+            blocks_pinned: kv.pinned,
+            pins: kv.pins,
             blocks_total: kv.capacity,
             block_tokens: self.config.block_size,
             block_bytes: self.store.layout().block_bytes(),

@@ -39,6 +39,10 @@ pub(crate) struct Sequence {
     sampling: Sampling,
     pub(crate) rules: StopRules,
     pub(crate) logprobs: Option<u32>,
+    /// How many rivals of the prompt's tokens are told, if their logprobs are wanted.
+    pub(crate) prompt_logprobs: Option<u32>,
+    /// Tokens of the prompt whose logprobs were told; the first has none.
+    pub(crate) scored: usize,
     pub(crate) matcher: StopMatcher,
     pub(crate) detokenizer: Detokenizer<Arc<Tokenizer>>,
     tokenizer: Arc<Tokenizer>,
@@ -47,6 +51,9 @@ pub(crate) struct Sequence {
     pub(crate) guide: Option<Guide>,
     /// Logits of the next token, while its mask isn't ready.
     pub(crate) parked: Option<Vec<f32>>,
+    /// Whether its prompt is to be pinned; once it is, that is its hold on the cache.
+    pub(crate) pin: bool,
+    pub(crate) pinned: bool,
     pub(crate) admitted: bool,
     /// How often it was preempted.
     pub(crate) preemptions: u32,
@@ -83,26 +90,31 @@ impl Sequence {
             adapter: None,
             options: AdmitOptions {
                 share,
-                no_read: !request.cache.read,
+                // What is cached has no scores.
+                no_read: !request.cache.read || request.prompt_logprobs.is_some(),
                 no_store: !request.cache.store,
                 // A call that may not read can't take part in what another is writing.
-                no_join: !request.cache.read,
+                no_join: !request.cache.read || request.prompt_logprobs.is_some(),
                 reserve_tokens,
             },
+            sampler: Sampler::new(request.sampling.clone(), seed, &request.prompt),
             tokens: request.prompt,
             prompt_tokens,
             computed: 0,
             max_tokens: request.max_tokens,
-            sampler: Sampler::new(request.sampling.clone(), seed),
             sampling: request.sampling,
             matcher: StopMatcher::new(&request.stop.strings),
             rules: request.stop,
             logprobs: request.logprobs,
+            prompt_logprobs: request.prompt_logprobs,
+            scored: 1,
             detokenizer: Detokenizer::new(Arc::clone(&tokenizer), ControlTokens::Hide),
             tokenizer,
             usage: Usage { prompt_tokens, ..Usage::default() },
             guide: constraint.map(Guide::Idle),
             parked: None,
+            pin: request.pin,
+            pinned: false,
             admitted: false,
             preemptions: 0,
             others: others.collect(),
@@ -128,16 +140,21 @@ impl Sequence {
             prompt_tokens: self.prompt_tokens,
             computed: self.computed,
             max_tokens: self.max_tokens,
-            sampler: Sampler::new(self.sampling.clone(), seed),
+            sampler: Sampler::new(self.sampling.clone(), seed, &self.tokens[..self.prompt_tokens]),
             sampling: self.sampling.clone(),
             rules: self.rules.clone(),
             logprobs: self.logprobs,
+            // Told by the first answer, which has read the prompt.
+            prompt_logprobs: None,
+            scored: self.scored,
             matcher: StopMatcher::new(&self.rules.strings),
             detokenizer: Detokenizer::new(Arc::clone(&self.tokenizer), ControlTokens::Hide),
             tokenizer: Arc::clone(&self.tokenizer),
             usage: self.usage,
             guide: constraint.map(Guide::Idle),
             parked: None,
+            pin: false,
+            pinned: false,
             admitted: self.admitted,
             preemptions: 0,
             others: Vec::new(),
@@ -172,6 +189,11 @@ impl Sequence {
     /// Since it was submitted.
     pub(crate) fn age(&self, now: Instant) -> std::time::Duration {
         now.saturating_duration_since(self.submitted)
+    }
+
+    /// Whether the scores of every row of the prompt are wanted.
+    pub(crate) fn scores_prompt(&self) -> bool {
+        self.prompt_logprobs.is_some() && self.scored < self.prompt_tokens
     }
 
     /// Whether nobody wants the rest.

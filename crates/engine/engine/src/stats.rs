@@ -34,16 +34,24 @@ pub struct EngineStats {
     pub reset_blocks: u64,
     /// The disk tier, where there is one.
     pub disk: Option<DiskStats>,
+    /// Counter: bytes of the prompts' texts that were tokenised, where known beginnings could be used.
+    pub text_bytes: u64,
+    /// Counter: bytes of them whose tokens were known.
+    pub known_text_bytes: u64,
     /// Gauge: calls that run.
     pub running: usize,
     /// Gauge: calls that wait, those that join included.
     pub waiting: usize,
     /// Gauge: of those that wait, calls that wait for a prefix that another one computes.
     pub joining: usize,
-    /// Gauge: blocks in use by running calls.
+    /// Gauge: blocks in use by running calls or pins.
     pub blocks_used: usize,
     /// Gauge: blocks kept for reuse, in no call's use.
     pub blocks_cached: usize,
+    /// Gauge: blocks that pins hold, each counted once.
+    pub blocks_pinned: usize,
+    /// Gauge: pins.
+    pub pins: usize,
     /// Gauge: blocks in the pool.
     pub blocks_total: usize,
     /// Tokens of one block.

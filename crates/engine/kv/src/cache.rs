@@ -17,6 +17,7 @@ mod fork;
 mod holdings;
 mod lookup;
 mod picture;
+mod pin;
 mod progress;
 mod release;
 mod restore;
@@ -25,6 +26,7 @@ pub use admit::{Admission, AdmitError, NoRoom, Ready, TooLarge, Wait};
 pub use fork::{Fork, ForkError};
 pub use holdings::{Held, Holdings};
 pub use picture::{Picture, Run};
+pub use pin::{Pin, PinError, PinLimits, PinsFull};
 pub use progress::CallError;
 pub use release::ResetReport;
 pub use restore::{Restorable, WantedPage};
@@ -42,6 +44,7 @@ pub struct PrefixCache {
     tips: BTreeSet<(NodeId, CallId)>,
     woken: Vec<CallId>,
     promised: usize,
+    pinned: pin::Pinned,
     /// Reused by every lookup.
     path: Vec<NodeId>,
     runs: Vec<usize>,
@@ -60,6 +63,7 @@ impl PrefixCache {
             tips: BTreeSet::new(),
             woken: Vec::new(),
             promised: 0,
+            pinned: pin::Pinned::default(),
             path: Vec::new(),
             runs: Vec::new(),
             config,
@@ -134,12 +138,15 @@ impl PrefixCache {
     /// A picture of the cache.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let (pinned, pins) = self.pinned();
         let count = |state| self.calls.values().filter(|call| call.state == state).count();
         Stats {
             counters: self.store.counters,
             capacity: self.store.pool.capacity(),
             free: self.store.pool.free(),
             promised: self.promised,
+            pinned,
+            pins,
             groups: (0..self.config.groups.len())
                 .map(|group| GroupBlocks {
                     in_use: self.store.pool.used(group),

@@ -31,6 +31,8 @@ pub(crate) enum State {
     Waiting,
     /// Admitted.
     Running,
+    /// Ended, and holds what it has stored.
+    Pinned,
 }
 
 pub(crate) struct Call {
@@ -180,15 +182,22 @@ impl Call {
         }
     }
 
-    /// Gives everything back: what can't be hit to the queue's front, the rest tail first.
-    pub(crate) fn release(&mut self, store: &mut Store) {
+    /// Gives the blocks back that no lookup could find: from the chain's end on nothing is stored.
+    pub(crate) fn drop_unstored(&mut self, store: &mut Store) {
         let blocks = self.tables.iter().map(Vec::len).max().unwrap_or(0);
-        // From the chain's end on nothing is stored; going upwards leaves the last block at the queue's front.
+        // Going upwards leaves the last block at the queue's front.
         for number in self.chain.len()..blocks {
             for group in 0..self.tables.len() {
                 self.drop_block(store, group, number);
             }
         }
+        let stored = self.chain.len();
+        self.tables.iter_mut().for_each(|table| table.truncate(stored));
+    }
+
+    /// Gives everything back: what can't be hit to the queue's front, the rest tail first.
+    pub(crate) fn release(&mut self, store: &mut Store) {
+        self.drop_unstored(store);
         for number in (0..self.chain.len()).rev() {
             self.let_go(store, number);
         }

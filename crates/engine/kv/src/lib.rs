@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - A call finds a block only if the whole prefix is the same, token by token, in the same scope. The hash finds; the comparison decides.
-//! - A block in use is never evicted. Every reference is given back by `finish`, `abort` or `preempt`.
+//! - A block in use is never evicted; a pin is a use that outlasts its call. Every reference is given back by `finish`, `abort` or `preempt`.
 //! - The pool's size is the budget; it is never exceeded.
 //! - With full-attention groups a chain's head is never evicted before its tail.
 //! - Blocks can be found when they are computed, not when they are scheduled. Who needs them earlier waits and holds no blocks of its own.
@@ -14,7 +14,7 @@
 //! # Map
 //! `keys` and `hash` say what a block's hash covers; `sequence` hashes a call's tokens as they come. `tree` holds what is stored, `pool` the
 //! physical blocks and the free queue, `ghost` what is gone; `store` joins the three and evicts. `call` is one call's hold on the store, and
-//! `cache` what the engine calls, by stage: `admit` (with `lookup` and `explain`), `progress`, `fork`, `release`; `picture` shows
+//! `cache` what the engine calls, by stage: `admit` (with `lookup` and `explain`), `progress`, `fork`, `release`, `pin`; `picture` shows
 //! what is held. `page` names what leaves for another memory, `slots` is the list of what that one holds, and `cache`'s `restore`
 //! takes it back.
 //!
@@ -67,8 +67,9 @@ mod store;
 mod tree;
 
 pub use cache::{
-    Admission, AdmitError, CallError, Fork, ForkError, Held, Holdings, NoRoom, Picture,
-    PrefixCache, Ready, ResetReport, Restorable, Run, TooLarge, Wait, WantedPage,
+    Admission, AdmitError, CallError, Fork, ForkError, Held, Holdings, NoRoom, Picture, Pin,
+    PinError, PinLimits, PinsFull, PrefixCache, Ready, ResetReport, Restorable, Run, TooLarge,
+    Wait, WantedPage,
 };
 pub use call::AdmitOptions;
 pub use config::{CacheConfig, ConfigError, GroupSpec};

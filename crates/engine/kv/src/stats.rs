@@ -64,6 +64,10 @@ pub struct Stats {
     pub free: usize,
     /// Blocks promised to admitted calls and not yet handed out.
     pub promised: usize,
+    /// Blocks in use that pins hold.
+    pub pinned: usize,
+    /// Pins.
+    pub pins: usize,
     /// By group.
     pub groups: Vec<GroupBlocks>,
     /// Stored logical blocks.

@@ -1,5 +1,6 @@
 //! How long tokenising takes: the case file (104 kB of court papers) with both development models, cold (a tokenizer
-//! that has seen nothing) and warm (the same text again, as on a cache hit), and loading a tokenizer.
+//! that has seen nothing), warm (the same text again, its fragments known) and known (the text with another question
+//! behind it, as on a cache hit: only the question is tokenised), and loading a tokenizer.
 //!
 //! `cargo bench -p tapri-text`
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -8,7 +9,7 @@ use std::{hint::black_box, path::Path, time::Duration};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use tapri_gguf::Gguf;
-use tapri_text::{Special, Tokenizer};
+use tapri_text::{KnownTexts, Special, TextUse, Tokenizer};
 
 fn tokenize(criterion: &mut Criterion) {
     let path =
@@ -38,6 +39,17 @@ fn tokenize(criterion: &mut Criterion) {
         });
         group.bench_function("case file, warm, control tokens parsed", |bencher| {
             bencher.iter(|| tokenizer.encode(black_box(&text), Special::Parse));
+        });
+        let known = KnownTexts::new(32 << 20);
+        let whose = TextUse { scope: b"tenant", salt: b"", read: true, store: true };
+        known.encode_prompt(&tokenizer, &text, Special::AsText, &whose);
+        let question = format!(
+            "{text}\nWhat does the claimant ask for, and on which facts does the claim rest?"
+        );
+        group.bench_function("case file with a question, known", |bencher| {
+            bencher.iter(|| {
+                known.encode_prompt(&tokenizer, black_box(&question), Special::AsText, &whose)
+            });
         });
         group.finish();
     }

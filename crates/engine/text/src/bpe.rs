@@ -7,11 +7,13 @@ use tapri_gguf::{Metadata, TokenId};
 use crate::{
     TokenizerError,
     cache::FragmentCache,
+    known::Seams,
     merge::{Merger, Rules},
     vocab::Vocab,
 };
 
 mod alphabet;
+mod seam;
 mod words;
 
 pub(crate) use alphabet::decode;
@@ -69,11 +71,23 @@ impl Bpe {
         Ok(Bpe { words, bytes, rules, cache: FragmentCache::new() })
     }
 
-    /// Appends the tokens of `text`, in which special tokens have been found already.
-    pub(crate) fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<TokenId>) {
+    /// Appends the tokens of `text`, in which special tokens have been found already. `keep`: its words may be kept.
+    pub(crate) fn encode(
+        &self,
+        vocab: &Vocab,
+        text: &str,
+        keep: bool,
+        out: &mut Vec<TokenId>,
+        seams: &mut Seams,
+    ) {
         let mut merger = Merger::new();
+        let mut at = 0;
         for word in self.words.words(text) {
-            self.cache.tokens(word, out, |word, out| {
+            if seams.wants(at) && seam::is_seam(text, at) {
+                seams.note(at, out.len());
+            }
+            at += word.len();
+            self.cache.tokens(word, keep, out, |word, out| {
                 if let Some(token) = self.whole_word(vocab, word) {
                     return out.push(token);
                 }
@@ -85,6 +99,11 @@ impl Bpe {
                 });
             });
         }
+    }
+
+    /// Forgets the words that were seen.
+    pub(crate) fn forget(&self) {
+        self.cache.clear();
     }
 }
 

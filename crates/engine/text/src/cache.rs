@@ -41,10 +41,11 @@ impl FragmentCache {
         }
     }
 
-    /// Appends the tokens of `fragment` to `out`, by `compute` if they aren't known yet.
+    /// Appends the tokens of `fragment` to `out`, by `compute` if they aren't known yet; they are from then on if `keep`.
     pub(crate) fn tokens(
         &self,
         fragment: &str,
+        keep: bool,
         out: &mut Vec<TokenId>,
         compute: impl FnOnce(&str, &mut Vec<TokenId>),
     ) {
@@ -62,6 +63,9 @@ impl FragmentCache {
         }
         let start = out.len();
         compute(fragment, out);
+        if !keep {
+            return;
+        }
         let entry = Entry { fragment: fragment.into(), tokens: out[start..].into() };
         let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
         if shard.len() >= SHARD_ENTRIES {
@@ -76,6 +80,13 @@ impl FragmentCache {
                 |entry| hasher.hash_one(&*entry.fragment),
             )
             .or_insert(entry);
+    }
+
+    /// Forgets all fragments.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            shard.write().unwrap_or_else(PoisonError::into_inner).clear();
+        }
     }
 
     #[cfg(test)]
@@ -97,7 +108,7 @@ mod tests {
         let cache = FragmentCache::new();
         let ids = |word: &str| {
             let (mut out, mut computed) = (Vec::new(), false);
-            cache.tokens(word, &mut out, |word, out| {
+            cache.tokens(word, true, &mut out, |word, out| {
                 computed = true;
                 out.extend(word.bytes().map(|byte| TokenId(byte.into())));
             });
@@ -114,6 +125,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_to_be_kept_is_not() {
+        let cache = FragmentCache::new();
+        let mut out = Vec::new();
+        cache.tokens("secret", false, &mut out, |_, out| out.push(TokenId(1)));
+        assert_eq!((out.len(), cache.len()), (1, 0));
+        cache.tokens("word", true, &mut out, |_, out| out.push(TokenId(2)));
+        cache.tokens("word", false, &mut out, |_, out| out.push(TokenId(9)));
+        assert_eq!(out, [TokenId(1), TokenId(2), TokenId(2)], "what is known may be used");
+        cache.clear();
+        assert_eq!(cache.len(), 0);
+    }
+
+    #[test]
     fn threads_share_it() {
         let cache = FragmentCache::new();
         std::thread::scope(|scope| {
@@ -121,7 +145,7 @@ mod tests {
                 scope.spawn(|| {
                     for number in 0..5000u32 {
                         let mut out = vec![TokenId(7)];
-                        cache.tokens(&(number % 900).to_string(), &mut out, |_, out| {
+                        cache.tokens(&(number % 900).to_string(), true, &mut out, |_, out| {
                             out.push(TokenId(number % 900))
                         });
                         assert_eq!(out, [TokenId(7), TokenId(number % 900)]);

@@ -6,10 +6,10 @@
 //! - A user's text never becomes a control token; a template's own does (`guard` says how they are told apart).
 //! - A stream of text never ends inside a character.
 //! - Cutting text into fragments and keeping their tokens changes nothing but the time: a test holds both against the
-//!   plain algorithm.
+//!   plain algorithm. The same holds for a text that is tokenised only from where it parts with an earlier one.
 //!
 //! Modules: `tokenizer` (the public face), `vocab`, `special` (tokens that are found as they are), `spm` and `bpe`
-//! (the two algorithms, over `merge` and `cache`), `detokenizer`, `template` and `guard`.
+//! (the two algorithms, over `merge` and `cache`), `known` (texts that begin like earlier ones), `detokenizer`, `template` and `guard`.
 //!
 //! ```no_run
 //! use tapri_text::{ChatTemplate, RenderInput, Special, Tokenizer};
@@ -34,6 +34,7 @@ mod cache;
 mod detokenizer;
 mod error;
 mod guard;
+mod known;
 mod merge;
 mod special;
 mod spm;
@@ -45,6 +46,7 @@ pub use detokenizer::Detokenizer;
 pub use error::{TemplateError, TokenizerError, UnknownToken};
 pub use guard::Rendered;
 pub use jiff::ZonedDateTime;
+pub use known::{KnownStats, KnownTexts, TextUse};
 pub use tapri_gguf::TokenId;
 pub use template::{ChatTemplate, RenderInput};
 pub use tokenizer::{ControlTokens, Special, Tokenizer};

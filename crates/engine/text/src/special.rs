@@ -73,14 +73,27 @@ impl Specials {
             .map(|literal| &*literal.text)
     }
 
-    /// Text in which no control token is meant.
-    pub(crate) fn split_plain<'t>(&self, text: &'t str) -> Vec<Piece<'t>> {
-        self.user_defined.split(text, &[])
+    /// The pieces of text in which control tokens are meant if `parsed`, except where they have one of `guards` (sorted
+    /// byte offsets) inside.
+    pub(crate) fn split<'t>(
+        &self,
+        parsed: bool,
+        text: &'t str,
+        guards: &[usize],
+    ) -> Vec<Piece<'t>> {
+        self.set(parsed).split(text, guards)
     }
 
-    /// Text in which control tokens are meant, except where they have one of `guards` (sorted byte offsets) inside.
-    pub(crate) fn split_parsed<'t>(&self, text: &'t str, guards: &[usize]) -> Vec<Piece<'t>> {
-        self.all.split(text, guards)
+    /// How many bytes behind the beginning of a token decide about it, if that is bounded: then the pieces of a text from
+    /// the end of a token on, or from a place inside text, are those of the rest alone. (With leftmost-longest matching
+    /// a match depends on where the last one ended and on its own bytes; guards only take candidates away.)
+    pub(crate) fn reach(&self, parsed: bool) -> Option<usize> {
+        let set = self.set(parsed);
+        set.simple.then(|| set.literals.first().map_or(0, |longest| longest.text.len()))
+    }
+
+    fn set(&self, parsed: bool) -> &Set {
+        if parsed { &self.all } else { &self.user_defined }
     }
 }
 

@@ -7,6 +7,7 @@ use tapri_gguf::{Metadata, TokenId};
 use crate::{
     TokenizerError,
     cache::FragmentCache,
+    known::Seams,
     merge::{Merger, Rules},
     vocab::{Kind, Vocab},
 };
@@ -58,14 +59,32 @@ impl Spm {
         })
     }
 
-    /// Appends the tokens of `text`, in which special tokens have been found already.
-    pub(crate) fn encode(&self, vocab: &Vocab, text: &str, out: &mut Vec<TokenId>) {
+    /// Appends the tokens of `text`, in which special tokens have been found already. `keep`: its fragments may be kept.
+    pub(crate) fn encode(
+        &self,
+        vocab: &Vocab,
+        text: &str,
+        keep: bool,
+        out: &mut Vec<TokenId>,
+        seams: &mut Seams,
+    ) {
         let mut scratch = Scratch { escaped: String::new(), merger: Merger::new() };
+        let mut at = 0;
         for fragment in self.joins.fragments(text) {
-            self.cache.tokens(fragment, out, |fragment, out| {
+            // Two neighbours decide about a cut, so all of them are seams.
+            if seams.wants(at) {
+                seams.note(at, out.len());
+            }
+            at += fragment.len();
+            self.cache.tokens(fragment, keep, out, |fragment, out| {
                 self.merge(vocab, fragment, &mut scratch, out)
             });
         }
+    }
+
+    /// Forgets the fragments that were seen.
+    pub(crate) fn forget(&self) {
+        self.cache.clear();
     }
 
     fn merge(&self, vocab: &Vocab, fragment: &str, scratch: &mut Scratch, out: &mut Vec<TokenId>) {

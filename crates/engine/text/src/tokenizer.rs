@@ -7,6 +7,7 @@ use tapri_gguf::{Gguf, TokenId};
 use crate::{
     Rendered, TokenizerError, UnknownToken,
     bpe::{self, Bpe},
+    known::{Encoded, Seam, Seams},
     special::{Piece, Specials},
     spm::{SPACE, Spm},
     vocab::{Kind, Roles, Vocab},
@@ -75,10 +76,7 @@ impl Tokenizer {
 
     /// The tokens of `text`, without BOS. Bytes that a byte-level vocabulary has no token for are left out.
     pub fn encode(&self, text: &str, special: Special) -> Vec<TokenId> {
-        self.encode_pieces(match special {
-            Special::AsText => self.specials.split_plain(text),
-            Special::Parse => self.specials.split_parsed(text, &[]),
-        })
+        self.encode_from(special == Special::Parse, text, &[], None, true).tokens
     }
 
     /// The tokens of a whole prompt: BOS, if the model wants one and the text doesn't begin with it, and `text`.
@@ -89,12 +87,25 @@ impl Tokenizer {
     /// The tokens of a whole prompt that a template has rendered: BOS as for [`encode_prompt`](Self::encode_prompt),
     /// the template's control tokens parsed, and those in the texts of its input not.
     pub fn encode_rendered(&self, rendered: &Rendered) -> Vec<TokenId> {
-        self.with_bos(
-            self.encode_pieces(self.specials.split_parsed(rendered.text(), rendered.guards())),
-        )
+        let encoded = self.encode_from(true, rendered.text(), rendered.guards(), None, true);
+        self.with_bos(encoded.tokens)
     }
 
-    fn with_bos(&self, mut tokens: Vec<TokenId>) -> Vec<TokenId> {
+    /// Forgets the fragments of text that were seen: what was erased elsewhere is not kept here.
+    pub fn forget_fragments(&self) {
+        match &self.algorithm {
+            Algorithm::Bpe(bpe) => bpe.forget(),
+            Algorithm::Spm(spm) => spm.forget(),
+        }
+    }
+
+    /// How many bytes behind a seam decide about the tokens before it; `None` where there are no seams.
+    pub(crate) fn reach(&self, parsed: bool) -> Option<usize> {
+        // A character decides about the cuts of text.
+        self.specials.reach(parsed).map(|reach| reach.max(char::MAX.len_utf8()))
+    }
+
+    pub(crate) fn with_bos(&self, mut tokens: Vec<TokenId>) -> Vec<TokenId> {
         match self.roles.bos {
             Some(bos) if self.roles.adds_bos && tokens.first() != Some(&bos) => {
                 tokens.insert(0, bos)
@@ -104,27 +115,59 @@ impl Tokenizer {
         tokens
     }
 
-    fn encode_pieces(&self, pieces: Vec<Piece<'_>>) -> Vec<TokenId> {
-        let mut tokens = Vec::new();
-        let mut after_token = true;
-        for piece in pieces {
+    /// The tokens of `text`, and its seams. `start`: a text that is the same up to [`reach`](Self::reach) bytes behind
+    /// one of its seams, from which this one is tokenised on. `keep`: its fragments may be kept.
+    pub(crate) fn encode_from(
+        &self,
+        parsed: bool,
+        text: &str,
+        guards: &[usize],
+        start: Option<(&Encoded, Seam)>,
+        keep: bool,
+    ) -> Encoded {
+        let begin = Seam { at: 0, tokens: 0, after_token: true };
+        let Seam { at: from, tokens: known, mut after_token } =
+            start.map_or(begin, |(_, seam)| seam);
+        // Some three bytes make a token.
+        let mut tokens = Vec::with_capacity(known + (text.len() - from) / 3);
+        let mut seams = match start {
+            Some((known, seam)) => {
+                tokens.extend_from_slice(&known.tokens[..seam.tokens]);
+                Seams::up_to(&known.seams, seam)
+            }
+            None => Seams::default(),
+        };
+        let guards: Vec<usize> = guards[guards.partition_point(|guard| *guard < from)..]
+            .iter()
+            .map(|guard| guard - from)
+            .collect();
+        let mut at = from;
+        for piece in self.specials.split(parsed, &text[from..], &guards) {
             match (piece, &self.algorithm) {
-                (Piece::Token(token), _) => tokens.push(token),
+                (Piece::Token(token), _) => {
+                    tokens.push(token);
+                    at += self.vocab.text(token).map_or(0, str::len);
+                    seams.note_token(at, tokens.len());
+                }
                 (Piece::Text(text), Algorithm::Bpe(bpe)) => {
-                    bpe.encode(&self.vocab, text, &mut tokens)
+                    seams.part(at, 0);
+                    bpe.encode(&self.vocab, text, keep, &mut tokens, &mut seams);
+                    at += text.len();
                 }
                 (Piece::Text(text), Algorithm::Spm(spm)) => {
-                    let text = if spm.adds_space && after_token {
-                        Cow::Owned(format!(" {text}"))
-                    } else {
-                        Cow::Borrowed(text)
+                    let lead = usize::from(spm.adds_space && after_token);
+                    let spaced = match lead {
+                        0 => Cow::Borrowed(text),
+                        _ => Cow::Owned(format!(" {text}")),
                     };
-                    spm.encode(&self.vocab, &text, &mut tokens);
+                    seams.part(at, lead);
+                    spm.encode(&self.vocab, &spaced, keep, &mut tokens, &mut seams);
+                    at += text.len();
                 }
             }
             after_token = matches!(piece, Piece::Token(_));
         }
-        tokens
+        Encoded { tokens, seams: seams.into_found() }
     }
 
     /// The text of `tokens`. Bytes that are no valid UTF-8 become U+FFFD. A space that the tokenizer puts before a

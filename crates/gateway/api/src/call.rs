@@ -30,6 +30,11 @@ pub struct Call {
     pub stop: Stop,
     /// With `Some(n)`: the logprob of each token and of its n likeliest rivals (at most [`MAX_TOP_LOGPROBS`]).
     pub logprobs: Option<u32>,
+    /// With `Some(n)`: the logprob of each token of the prompt but the first, and of the n likeliest in its place (at most
+    /// [`MAX_TOP_LOGPROBS`]). They are computed, so nothing of the prompt is read from the prefix cache.
+    pub prompt_logprobs: Option<u32>,
+    /// Whether the prompt is said again before the answer (completions), with its logprobs where there are some.
+    pub echo: bool,
     /// What the request said to the caches.
     pub cache: CacheDirectives,
     /// The client's own partition of its tenant's cache.
@@ -167,6 +172,8 @@ impl Call {
             sampling: Sampling::default(),
             stop: Stop::default(),
             logprobs: None,
+            prompt_logprobs: None,
+            echo: false,
             cache: CacheDirectives::default(),
             salt: None,
             scope: TenantScope::default(),
@@ -341,6 +348,9 @@ pub struct Sampling {
     pub presence_penalty: f32,
     /// Taken off a token's logit once for each time that the answer has it, in [-2, 2].
     pub frequency_penalty: f32,
+    /// Divides the positive logits of all tokens of the prompt and the answer and multiplies the negative ones, as vLLM and
+    /// Hugging Face's libraries do: above 0, at most 10; 1 changes nothing.
+    pub repetition_penalty: f32,
     /// Added to the logits of single tokens, each in [-100, 100].
     pub logit_bias: Vec<(u32, f32)>,
 }
@@ -355,6 +365,7 @@ impl Default for Sampling {
             seed: None,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
+            repetition_penalty: 1.0,
             logit_bias: Vec::new(),
         }
     }

@@ -59,6 +59,15 @@ pub enum TemplateUse {
     ChatMlFallback,
 }
 
+impl Piece {
+    /// Whether it tells of the prompt alone: the answer has not begun.
+    pub fn is_of_prompt(&self) -> bool {
+        let of_prompt =
+            |delta: &Delta| matches!(delta.says, Says::Echo { .. } | Says::PromptLogprobs(_));
+        self.raw.is_none() && !self.deltas.is_empty() && self.deltas.iter().all(of_prompt)
+    }
+}
+
 /// A piece of an answer, twice: as it came, and what it says.
 ///
 /// A renderer of the same format that sends as the piece came (chunk for chunk, body for body) sends [`Piece::raw`],
@@ -102,6 +111,15 @@ pub enum Says {
     Text(String),
     /// More text, with the id and logprobs of the token: from an engine of our own.
     Token(Token),
+    /// The next tokens of the prompt, said again before the answer.
+    Echo {
+        /// The tokens. The prompt's first has no logprobs.
+        tokens: Vec<Token>,
+        /// Whether logprobs were asked for.
+        scored: bool,
+    },
+    /// The logprobs of the prompt's next tokens, an entry for each, as vLLM has them: null for the first.
+    PromptLogprobs(Vec<Value>),
     /// Logprobs as an upstream wrote them, in the shape of the piece's format.
     Logprobs(Value),
     /// More of what the model thinks before it answers.

@@ -17,4 +17,5 @@ pub mod tokenize;
 pub(crate) mod tools;
 pub(crate) mod wire;
 
+pub use logprobs::prompt_entry;
 pub use options::Request;

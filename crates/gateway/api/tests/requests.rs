@@ -226,7 +226,7 @@ fn completion_refusals() {
         "{\"prompt\": [\"a\", \"b\"]}",
         "{\"prompt\": [[1], [2]]}",
         "{\"prompt\": [[\"x\"]]}",
-        "{\"prompt\": \"x\", \"echo\": true}",
+        "{\"prompt\": \"x\", \"echo\": 1}",
         "{\"prompt\": \"x\", \"suffix\": \"y\"}",
         "{\"prompt\": \"x\", \"logprobs\": true}",
         "{\"prompt\": \"x\", \"logprobs\": 21}",

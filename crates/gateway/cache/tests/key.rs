@@ -234,7 +234,7 @@ fn headers_that_change_the_answer_are_part_of_it() {
 #[test]
 fn calls_made_by_hand_differ_in_every_field() {
     let base = Call::chat(vec![Message::user("Why?")]);
-    let changes: [(&str, Change); 15] = [
+    let changes: [(&str, Change); 18] = [
         ("max_tokens", |call| call.max_tokens = Some(7)),
         ("temperature", |call| call.sampling.temperature = 0.5),
         ("top_k", |call| call.sampling.top_k = Some(1)),
@@ -243,6 +243,9 @@ fn calls_made_by_hand_differ_in_every_field() {
         ("seed", |call| call.sampling.seed = Some(1)),
         ("presence", |call| call.sampling.presence_penalty = 0.5),
         ("frequency", |call| call.sampling.frequency_penalty = 0.5),
+        ("repetition", |call| call.sampling.repetition_penalty = 1.5),
+        ("prompt logprobs", |call| call.prompt_logprobs = Some(0)),
+        ("echo", |call| call.echo = true),
         ("bias", |call| call.sampling.logit_bias = vec![(1, 0.5)]),
         ("stop", |call| call.stop.strings = vec!["x".into()]),
         ("stop ids", |call| call.stop.token_ids = vec![1]),

@@ -1,6 +1,5 @@
 //! The trait.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +9,7 @@ use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
 use crate::{BackendStats, CallStream, Holdings, PrefixMap, UpstreamStats};
 
 /// A future that owns what it needs, so that a backend can be used behind an `Arc<dyn Backend>`.
-pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
+pub type Answer<T> = std::pin::Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send>>;
 
 /// The name of what answers in this process, in records and where routes name their upstreams.
 pub const EMBEDDED: &str = "embedded";
@@ -56,9 +55,15 @@ pub trait Backend: Send + Sync + 'static {
     /// template around a conversation, and a beginning-of-text token where the model wants one.
     fn tokenize(&self, prompt: Prompt) -> Answer<Vec<u32>>;
 
+    /// The same for a call's prompt: what is known of its scope's earlier texts may be used, and what is new may be kept for
+    /// its scope, as the call says to the caches. Those who keep no texts see no difference.
+    fn tokenize_call(&self, call: Call) -> Answer<Vec<u32>> {
+        self.tokenize(call.prompt)
+    }
+
     /// How many tokens a call's prompt has. Those who have no tokenizer at hand ask whoever would answer.
     fn count_tokens(&self, call: Call) -> Answer<usize> {
-        let tokens = self.tokenize(call.prompt);
+        let tokens = self.tokenize_call(call);
         Box::pin(async move { Ok(tokens.await?.len()) })
     }
 
@@ -78,6 +83,25 @@ pub trait Backend: Send + Sync + 'static {
     /// their blocks any more. `None` where it has no such cache: what an upstream keeps is the upstream's to erase.
     fn erase(&self, _scope: Option<TenantScope>) -> Answer<Option<Erased>> {
         Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Pins the start that a call's prompt is: its whole blocks are computed where they aren't there, and stay in the prefix
+    /// cache until the pin is taken away or its scope is erased. What the call says of an answer doesn't matter.
+    ///
+    /// # Errors
+    /// Where there is no prefix cache of its own, or the pin doesn't fit.
+    fn pin(&self, _call: Call) -> Answer<Pinned> {
+        Box::pin(std::future::ready(Err(no_pins())))
+    }
+
+    /// What a scope has pinned, whatever the salts; `None` where there is no prefix cache of its own.
+    fn pins(&self, _scope: TenantScope) -> Answer<Option<Pins>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Takes a pin of a scope away. `false`: the scope has none of this name.
+    fn unpin(&self, _scope: TenantScope, _id: u64) -> Answer<bool> {
+        Box::pin(std::future::ready(Ok(false)))
     }
 
     /// What a prefix cache of its own holds, the last used first, in at most `limit` runs, and which of it belongs to
@@ -112,6 +136,48 @@ pub struct Erased {
     pub dropped: u64,
     /// KV blocks that running calls use to their end: no other call finds them.
     pub in_use: u64,
+    /// Pins that are no more.
+    pub pins: u64,
+}
+
+/// A start that stays in the prefix cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Pin {
+    /// Its name.
+    pub id: u64,
+    /// Tokens that are pinned: whole blocks.
+    pub tokens: usize,
+    /// KV blocks that hold them. Pins that begin alike share some.
+    pub blocks: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// A pin that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pinned {
+    /// The pin.
+    pub pin: Pin,
+    /// Tokens of the prompt.
+    pub prompt: usize,
+    /// Tokens of it that were there, or that another call computed meanwhile.
+    pub cached: usize,
+}
+
+/// What a scope has pinned.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pins {
+    /// Its pins, the oldest first.
+    pub pins: Vec<Pin>,
+    /// Bytes that all scopes together may pin.
+    pub limit_bytes: u64,
+}
+
+/// The error where nothing can be pinned.
+pub fn no_pins() -> ApiError {
+    ApiError::new(ErrorKind::Invalid, "What answers here has no prefix cache of its own to pin in")
+        .code("unsupported")
+        .hint("Pins are for the embedded engine; an upstream keeps what it keeps")
 }
 
 /// What can be said about a model.

@@ -5,17 +5,22 @@ mod constrain;
 mod convert;
 mod lower;
 mod prompt;
+mod told;
 mod tools;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tapri_api::{ApiError, Call, ErrorKind, Prompt, TemplateUse, TenantScope};
-use tapri_engine::{Constraint, Engine, GenerateRequest, TokenId};
+use tapri_engine::{Constraint, Engine, GenerateEvent, GenerateRequest, TokenId};
 
-use crate::{Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, PrefixMap};
+use crate::{
+    Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, Pin, Pinned, Pins,
+    PrefixMap,
+};
 use answers::{Answers, Shape};
 use constrain::Names;
+use told::Told;
 use tools::{Dialect, Parser};
 
 /// How long someone who wants to see the KV memory waits for a step to end: a chunk of a large model takes seconds.
@@ -126,7 +131,14 @@ impl Backend for Embedded {
 
     fn tokenize(&self, prompt: Prompt) -> Answer<Vec<u32>> {
         Box::pin(self.off_thread(|engine, dialect| {
-            let tokens = prompt::tokens(engine, dialect, &Call::new(prompt))?;
+            let tokens = prompt::tokens_alone(engine, dialect, prompt)?;
+            Ok(tokens.into_iter().map(|id| id.0).collect())
+        }))
+    }
+
+    fn tokenize_call(&self, call: Call) -> Answer<Vec<u32>> {
+        Box::pin(self.off_thread(move |engine, dialect| {
+            let tokens = prompt::tokens(engine, dialect, &call)?;
             Ok(tokens.into_iter().map(|id| id.0).collect())
         }))
     }
@@ -148,7 +160,62 @@ impl Backend for Embedded {
                 None => engine.reset_prefix_cache(),
             };
             let report = report.map_err(|error| convert::refusal(error, "prompt"))?;
-            Ok(Some(Erased { dropped: report.dropped as u64, in_use: report.in_use as u64 }))
+            Ok(Some(Erased {
+                dropped: report.dropped as u64,
+                in_use: report.in_use as u64,
+                pins: report.pins as u64,
+            }))
+        }))
+    }
+
+    fn pin(&self, call: Call) -> Answer<Pinned> {
+        let engine = self.engine.clone();
+        let prepared = self.off_thread(|engine, dialect| Prepared::new(engine, dialect, call));
+        Box::pin(async move {
+            let Prepared { request, shape, .. } = prepared.await?;
+            let field = shape.field;
+            let request = GenerateRequest {
+                max_tokens: 0,
+                pin: true,
+                prompt_logprobs: None,
+                constraint: None,
+                ..request
+            };
+            let mut handle =
+                engine.submit(request).map_err(|error| convert::refusal(error, field))?;
+            let (mut prompt, mut cached) = (0, 0);
+            while let Some(event) = handle.next_async().await {
+                match event {
+                    GenerateEvent::Admitted(it) => {
+                        (prompt, cached) = (it.prompt_tokens, it.cached_tokens + it.joined_tokens);
+                    }
+                    GenerateEvent::Done(outcome) => {
+                        let pin = outcome.pinned.map(shown).ok_or_else(lost)?;
+                        return Ok(Pinned { pin, prompt, cached });
+                    }
+                    GenerateEvent::Failed(error) => return Err(convert::failure(&error, field)),
+                    _ => {}
+                }
+            }
+            Err(lost())
+        })
+    }
+
+    fn pins(&self, scope: TenantScope) -> Answer<Option<Pins>> {
+        Box::pin(self.off_thread(move |engine, _| {
+            let scope = tapri_engine::Scope(scope.0);
+            let pins = engine.pins(&scope).map_err(|error| convert::refusal(error, "prompt"))?;
+            Ok(Some(Pins {
+                pins: pins.pins.into_iter().map(shown).collect(),
+                limit_bytes: pins.limit_bytes,
+            }))
+        }))
+    }
+
+    fn unpin(&self, scope: TenantScope, id: u64) -> Answer<bool> {
+        Box::pin(self.off_thread(move |engine, _| {
+            let gone = engine.unpin(&tapri_engine::Scope(scope.0), id);
+            gone.map_err(|error| convert::refusal(error, "prompt"))
         }))
     }
 
@@ -183,6 +250,16 @@ fn not_shown(error: tapri_engine::PictureError) -> ApiError {
         .hint("Ask again in a moment")
 }
 
+fn shown(pin: tapri_engine::Pin) -> Pin {
+    let tapri_engine::Pin { id, tokens, blocks, bytes } = pin;
+    Pin { id, tokens, blocks, bytes }
+}
+
+/// A call that is to pin ends with a pin or an error.
+fn lost() -> ApiError {
+    ApiError::new(ErrorKind::Internal, "The start could not be pinned").code("pin_failed")
+}
+
 /// A call, ready for the engine.
 struct Prepared {
     request: GenerateRequest,
@@ -205,6 +282,7 @@ impl Prepared {
             field,
             prompt_ids: prompt.iter().map(|id| id.0).collect(),
             parser,
+            told: Told::of(engine, &call, &prompt),
         };
         Ok(Prepared { request: request(engine, call, prompt, constraint), choices, shape })
     }
@@ -239,6 +317,7 @@ fn request(
     prompt: Vec<TokenId>,
     constraint: Option<Constraint>,
 ) -> GenerateRequest {
+    let prompt_logprobs = told::rows(&call);
     // A name that isn't an adapter's is one of the model's own.
     let adapters = &engine.model().adapters;
     let adapter = call.model.filter(|name| adapters.iter().any(|it| it.name == *name));
@@ -258,6 +337,7 @@ fn request(
             seed: call.sampling.seed,
             presence_penalty: call.sampling.presence_penalty,
             frequency_penalty: call.sampling.frequency_penalty,
+            repetition_penalty: call.sampling.repetition_penalty,
             logit_bias: bias(call.sampling.logit_bias),
         },
         stop: tapri_engine::StopRules {
@@ -266,6 +346,8 @@ fn request(
             ignore_eos: call.stop.ignore_eos,
         },
         logprobs: call.logprobs,
+        prompt_logprobs,
+        pin: false,
         cache: tapri_engine::CacheUse {
             read: call.cache.may_read(),
             store: call.cache.may_store(),

@@ -35,7 +35,9 @@ pub mod several;
 pub mod stats;
 pub mod stream;
 
-pub use backend::{Answer, Backend, EMBEDDED, Erased, ModelCard, unknown_model};
+pub use backend::{
+    Answer, Backend, EMBEDDED, Erased, ModelCard, Pin, Pinned, Pins, no_pins, unknown_model,
+};
 pub use config::{
     Api, Credential, FleetConfig, Health, Kind, Retry, Secret, ServedModel, Timeouts,
     UpstreamConfig,

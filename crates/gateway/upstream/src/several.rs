@@ -8,8 +8,8 @@ use tapri_api::{ApiError, Call, Prompt, TenantScope};
 
 use crate::backend::EMBEDDED;
 use crate::{
-    Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, PrefixMap,
-    UpstreamStats,
+    Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, Pinned, Pins,
+    PrefixMap, UpstreamStats,
 };
 
 /// Backends, of which the first answers what names no model. Of two that have a model of one name the earlier is asked,
@@ -123,6 +123,11 @@ impl Backend for Several {
         found.map_or(&self.first, |(backend, _)| backend).tokenize(prompt)
     }
 
+    fn tokenize_call(&self, call: Call) -> Answer<Vec<u32>> {
+        let found = self.of(call.model.as_deref(), &call.origin.route);
+        found.map_or(&self.first, |(backend, _)| backend).tokenize_call(call)
+    }
+
     fn count_tokens(&self, call: Call) -> Answer<usize> {
         let found = self.of(call.model.as_deref(), &call.origin.route);
         found.map_or(&self.first, |(backend, _)| backend).count_tokens(call)
@@ -147,12 +152,48 @@ impl Backend for Several {
                         let sum = sum.get_or_insert_default();
                         sum.dropped += erased.dropped;
                         sum.in_use += erased.in_use;
+                        sum.pins += erased.pins;
                     }
                     Ok(None) => {}
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
             failed.map_or(Ok(sum), Err)
+        })
+    }
+
+    fn pin(&self, call: Call) -> Answer<Pinned> {
+        match self.of(call.model.as_deref(), &call.origin.route) {
+            Some((backend, _)) => backend.pin(call),
+            None => {
+                let error = self.unknown(call.model.as_deref());
+                Box::pin(async move { Err(error) })
+            }
+        }
+    }
+
+    /// Of the first that has a prefix cache of its own.
+    fn pins(&self, scope: TenantScope) -> Answer<Option<Pins>> {
+        let answers: Vec<_> = self.all().map(|backend| backend.pins(scope.clone())).collect();
+        Box::pin(async move {
+            for answer in answers {
+                if let Some(pins) = answer.await? {
+                    return Ok(Some(pins));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    fn unpin(&self, scope: TenantScope, id: u64) -> Answer<bool> {
+        let answers: Vec<_> = self.all().map(|backend| backend.unpin(scope.clone(), id)).collect();
+        Box::pin(async move {
+            for answer in answers {
+                if answer.await? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         })
     }
 

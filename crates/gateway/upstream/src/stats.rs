@@ -32,16 +32,24 @@ pub struct BackendStats {
     pub reset_blocks: u64,
     /// The KV blocks on disk, where there is a disk tier.
     pub disk: Option<DiskStats>,
+    /// Counter: bytes of the prompts' texts that were tokenised, where known beginnings could be used.
+    pub text_bytes: u64,
+    /// Counter: bytes of them whose tokens were known from an earlier prompt.
+    pub known_text_bytes: u64,
     /// Gauge: calls that run.
     pub running: usize,
     /// Gauge: calls that wait, those that join included.
     pub waiting: usize,
     /// Gauge: of those that wait, calls that wait for a prefix that another one computes.
     pub joining: usize,
-    /// Gauge: KV blocks that running calls use.
+    /// Gauge: KV blocks that running calls use, or pins hold.
     pub blocks_used: usize,
     /// Gauge: KV blocks kept for reuse, in no call's use.
     pub blocks_cached: usize,
+    /// Gauge: KV blocks that pins hold, each counted once.
+    pub blocks_pinned: usize,
+    /// Gauge: pins.
+    pub pins: usize,
     /// Gauge: KV blocks in the pool.
     pub blocks_total: usize,
     /// Tokens of one KV block; 0 where that isn't known.

@@ -28,6 +28,7 @@ pub(super) async fn count_tokens(State(app): State<App>, request: Request) -> Re
         inbound.body.entry("max_tokens").or_insert_with(|| 1.into());
         let mut call = Call::request(inbound.into());
         call.origin = origin;
+        call.cache = generate::cache_directives(&parts.headers);
         caller.sign(&mut call);
         let tokens = app.pipeline().count_tokens(call).await?;
         Ok(reply::json(serde_json::json!({ "input_tokens": tokens }).to_string()))

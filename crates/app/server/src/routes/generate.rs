@@ -284,7 +284,7 @@ fn named(headers: &HeaderMap, header: &str) -> Option<String> {
 }
 
 /// All `Cache-Control` lines of a request together.
-fn cache_directives(headers: &HeaderMap) -> CacheDirectives {
+pub(super) fn cache_directives(headers: &HeaderMap) -> CacheDirectives {
     headers
         .get_all(header::CACHE_CONTROL)
         .iter()

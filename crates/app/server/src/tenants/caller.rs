@@ -58,6 +58,13 @@ impl Caller {
         Some(Caller { tenants: Arc::clone(tenants), now, tenant })
     }
 
+    /// A tenant by its name.
+    pub(crate) fn named(tenants: &Arc<Tenants>, name: &str) -> Option<Self> {
+        let now = tenants.current();
+        let tenant = Arc::clone(now.tenants.iter().find(|tenant| tenant.name() == name)?);
+        Some(Caller { tenants: Arc::clone(tenants), now, tenant })
+    }
+
     /// As the gate left it.
     pub(crate) fn of(extensions: &Extensions) -> Result<Self, ApiError> {
         extensions.get().cloned().ok_or_else(|| {

@@ -181,7 +181,11 @@ impl Asker {
                     return Ok(prepared);
                 }
                 (Err(SessionError::Count(Uncounted)), Some(prompt)) => {
-                    let ids = self.pipeline.tokenize(prompt.clone()).await.map_err(failure)?;
+                    let ids = self
+                        .pipeline
+                        .tokenize_call(Call::new(prompt.clone()))
+                        .await
+                        .map_err(failure)?;
                     counts.push((prompt, ids));
                 }
                 (Err(error), _) => {

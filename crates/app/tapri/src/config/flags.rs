@@ -66,6 +66,7 @@ const KEYS: &[(&str, &[Key])] = &[
             ("prefix_hash", "prefix_hash", Checked(hash)),
             ("block_size", "block_size", Checked(block)),
             ("max_waiting", "max_waiting", Checked(count)),
+            ("pin_limit", "pin_limit", Checked(share)),
             ("threads", "threads", Checked(count)),
         ],
     ),

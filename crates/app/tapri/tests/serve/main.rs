@@ -18,6 +18,7 @@ mod explain;
 mod gateway;
 mod isolation;
 mod ledger;
+mod pins;
 mod process;
 mod same;
 mod sdk;

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use tapri_kv::{CallError, CallId, GroupIndex};
 use tapri_model::{LogitsWanted, SequenceBatch};
+use tapri_text::Tokenizer;
 
+use crate::event::GenerateEvent;
+use crate::sampling::prompt_logprobs;
 use crate::sequence::Sequence;
 
 use super::Scheduler;
@@ -14,6 +17,9 @@ const CHUNK_BESIDE_DECODING: usize = 128;
 
 /// Rows of one call from which a step tells what a prompt's tokens cost.
 const PREFILL_ROWS: usize = 32;
+/// Memory for the logits of prompts whose tokens are to be scored, in one step: with a large vocabulary a row takes a
+/// megabyte.
+const PROMPT_LOGITS: usize = 16 << 20;
 
 /// What a step computes of one call.
 #[derive(Debug, Clone, Copy)]
@@ -66,9 +72,15 @@ impl Scheduler {
             chunk = chunk.min(CHUNK_BESIDE_DECODING);
         }
         let mut parts = Vec::with_capacity(self.running.len());
+        let row_bytes = self.model.config().vocab_size * size_of::<f32>();
+        let mut scored = (PROMPT_LOGITS / row_bytes).max(1);
         for sequence in &self.running {
             let pending = sequence.pending();
-            let rows = if decoding(pending) { 1 } else { pending.min(chunk) };
+            let mut rows = if decoding(pending) { 1 } else { pending.min(chunk) };
+            if sequence.scores_prompt() {
+                rows = rows.min(scored);
+                scored -= rows;
+            }
             if !decoding(pending) {
                 chunk -= rows;
             }
@@ -150,11 +162,16 @@ impl Scheduler {
             let Some(sequence) = self.running.iter().find(|s| s.id == part.id) else { continue };
             let start = sequence.computed;
             let last = part.rows == sequence.pending() && sequence.max_tokens > 0;
+            let logits = match (sequence.scores_prompt(), last) {
+                (true, _) => LogitsWanted::All,
+                (false, true) => LogitsWanted::Last,
+                (false, false) => LogitsWanted::None,
+            };
             batch.push(SequenceBatch {
                 tokens: &sequence.tokens[start..start + part.rows],
                 start,
                 blocks,
-                logits: if last { LogitsWanted::Last } else { LogitsWanted::None },
+                logits,
                 adapter: sequence.adapter.as_deref(),
             });
         }
@@ -175,6 +192,13 @@ impl Scheduler {
         for part in parts {
             let Some(index) = self.running.iter().position(|s| s.id == part.id) else { continue };
             let sequence = &mut self.running[index];
+            let scored = sequence.scores_prompt();
+            let mut row = None;
+            if scored {
+                let all: Vec<&[f32]> = rows.by_ref().take(part.rows).collect();
+                row = all.last().copied();
+                score_prompt(sequence, &all, &self.tokenizer);
+            }
             sequence.computed += part.rows;
             let noted = self
                 .cache
@@ -187,7 +211,11 @@ impl Scheduler {
             if sequence.pending() > 0 {
                 continue;
             }
-            let row = if sequence.max_tokens > 0 { rows.next() } else { None };
+            let row = match (sequence.max_tokens > 0, scored) {
+                (false, _) => None,
+                (true, true) => row,
+                (true, false) => rows.next(),
+            };
             if !sequence.others.is_empty() {
                 self.fork(index, row);
             }
@@ -195,5 +223,22 @@ impl Scheduler {
             self.advance(index, row);
         }
         self.logits = logits;
+    }
+}
+
+/// Tells the logprobs of the prompt's tokens that the rows of a part give: each row is of the place before its token.
+fn score_prompt(sequence: &mut Sequence, rows: &[&[f32]], tokenizer: &Tokenizer) {
+    let Some(top) = sequence.prompt_logprobs else { return };
+    let bytes = |id| tokenizer.token_bytes(id).unwrap_or_default();
+    let mut told = Vec::with_capacity(rows.len());
+    for (row, place) in rows.iter().zip(sequence.computed + 1..sequence.prompt_tokens) {
+        // A call that was preempted computes again what was told.
+        if place >= sequence.scored {
+            told.push(prompt_logprobs(row, sequence.tokens[place], top as usize, bytes));
+            sequence.scored = place + 1;
+        }
+    }
+    if !told.is_empty() {
+        sequence.send(GenerateEvent::Prompt(told));
     }
 }

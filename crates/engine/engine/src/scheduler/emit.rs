@@ -114,12 +114,17 @@ impl Scheduler {
             None => held_back(&mut sequence),
         };
         sequence.usage.written_tokens = self.cache.written(sequence.id);
+        let pinned = match self.pin(&mut sequence, finish) {
+            Ok(pinned) => pinned,
+            Err(error) => return self.fail(sequence, error),
+        };
         let outcome = Outcome {
             finish,
             matched_stop,
             tail,
             usage: sequence.usage,
             timings: sequence.timings(Instant::now()),
+            pinned,
         };
         self.close(sequence, GenerateEvent::Done(outcome));
     }

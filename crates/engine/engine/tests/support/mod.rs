@@ -69,7 +69,7 @@ pub(crate) fn finish(mut call: CallHandle) -> Result<Answer, GenerateError> {
     while let Some(event) = call.next() {
         match event {
             GenerateEvent::Admitted(a) => admitted = Some(a),
-            GenerateEvent::Prefill { .. } => {}
+            GenerateEvent::Prefill { .. } | GenerateEvent::Prompt(_) => {}
             GenerateEvent::Token(token) => {
                 ids.push(token.id.0);
                 text += &token.text;

@@ -148,16 +148,18 @@ impl PrefixCache {
             }
         };
         self.store.owners.set_limit(call.owner, options.share);
+        call.options = options;
         let needed = self.peak_of_all(tokens.len());
-        let pool = self.store.pool.capacity();
-        let capacity = options.share.map_or(pool, |share| share.min(pool));
+        // What is pinned and can't be shared never makes room.
+        let (beside, own) = self.pinned_beside(&call);
+        let pool = self.store.pool.capacity() - beside;
+        let capacity = options.share.map_or(pool, |share| share.saturating_sub(own).min(pool));
         if needed > capacity {
             self.store.owners.leave(call.owner);
             let of_share = needed <= pool;
             return Ok(Admission::TooLarge(TooLarge { needed, capacity, of_share }));
         }
         call.prompt_tokens = tokens.len();
-        call.options = options;
         call.options.no_read |= !self.config.enabled;
         call.options.no_store |= !self.config.enabled;
         call.options.no_join |= !self.config.join;
@@ -300,7 +302,10 @@ impl PrefixCache {
         let tokens = call.options.reserve_tokens.max(call.prompt_tokens);
         let (pool, owners) = (&self.store.pool, &self.store.owners);
         // A call that may grow beyond the whole pool, or its owner's share, starts when it could have all of it.
-        let peak = self.peak_of_all(tokens).min(owners.most(call.owner, pool));
+        let (beside, own) = self.pinned_beside(call);
+        let most = owners.most(call.owner, pool).saturating_sub(own);
+        let most = most.min(pool.capacity().saturating_sub(beside));
+        let peak = self.peak_of_all(tokens).min(most);
         let (mut found, mut idle, mut left) = (0, 0, 0);
         for group in 0..self.config.groups.len() {
             let first = self.store.needs[group].map_or(0, |need| chain.len().saturating_sub(need));

@@ -39,8 +39,10 @@ pub struct Run {
     pub blocks: usize,
     /// Physical blocks, in all groups of layers.
     pub physical: usize,
-    /// Calls that use it now; with none it is cached.
+    /// Calls and pins that use it now; with none it is cached.
     pub users: u32,
+    /// Whether a pin is one of them.
+    pub pinned: bool,
     /// Calls that have used it since it was stored, the one that stored it included.
     pub uses: u32,
     /// Since the start of the call that last used it.
@@ -53,6 +55,7 @@ impl PrefixCache {
     pub fn picture(&self, now: Moment, limit: usize) -> Picture {
         let store = &self.store;
         let (mut runs, mut stored_in_use) = (Vec::new(), 0);
+        let pinned = self.pinned_nodes();
         // The run that a node's parent ends, while no other child has gone on with it.
         let mut open: HashMap<NodeId, usize> = HashMap::new();
         for (root, start) in store.tree.all_starts() {
@@ -74,6 +77,7 @@ impl PrefixCache {
                     blocks: 1,
                     physical,
                     users: node.users,
+                    pinned: pinned.contains(&id),
                     uses: node.uses,
                     age: now.since(node.used_at),
                 };
@@ -116,6 +120,7 @@ impl PrefixCache {
 
 impl Run {
     fn goes_on_with(&self, before: &Run) -> bool {
-        (self.users, self.uses, self.age) == (before.users, before.uses, before.age)
+        let of = |run: &Run| (run.users, run.pinned, run.uses, run.age);
+        of(self) == of(before)
     }
 }

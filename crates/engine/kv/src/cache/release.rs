@@ -18,15 +18,21 @@ pub struct ResetReport {
     pub running: usize,
     /// Calls that waited for another one's prefix: they are woken to look anew.
     pub waiting: usize,
+    /// Pins, which have gone with what they held.
+    pub pins: usize,
 }
 
 impl PrefixCache {
     /// The call has ended. Its blocks stay cached, the tail of the prompt first in line to go. `false`: there was no such call.
     pub fn finish(&mut self, id: CallId, now: Moment) -> bool {
+        let was_pin = self.calls.get(&id).is_some_and(|call| call.state == State::Pinned);
         self.end(id, now);
         let ended = self.calls.remove(&id);
         if let Some(call) = &ended {
             self.store.owners.leave(call.owner);
+        }
+        if was_pin {
+            self.count_pinned();
         }
         ended.is_some()
     }
@@ -59,13 +65,7 @@ impl PrefixCache {
         self.leave_writer(id);
         // A window passes what was computed in the last step, too. The call may be in any state: then there is nothing to pass.
         let _ = self.slide(id);
-        let Some(call) = self.calls.get_mut(&id) else { return };
-        for waiter in std::mem::take(&mut call.waiters) {
-            if let Some(call) = self.calls.get_mut(&waiter) {
-                call.writer = None;
-            }
-            self.wake(waiter);
-        }
+        self.let_waiters_go(id);
         let Some(call) = self.calls.get_mut(&id) else { return };
         if let Some(scope) = call.scope {
             self.tips.remove(&(call.chain.last().copied().unwrap_or(scope), id));
@@ -77,6 +77,17 @@ impl PrefixCache {
         call.state = State::Queued;
         call.found = None;
         self.renew_promise(id);
+    }
+
+    /// Those that wait for a call are to look anew.
+    pub(super) fn let_waiters_go(&mut self, id: CallId) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        for waiter in std::mem::take(&mut call.waiters) {
+            if let Some(call) = self.calls.get_mut(&waiter) {
+                call.writer = None;
+            }
+            self.wake(waiter);
+        }
     }
 
     /// Takes a waiting call off its writer's list.
@@ -99,10 +110,11 @@ impl PrefixCache {
         }
     }
 
-    /// Forgets everything that is stored under a root, which is a tenant's, whatever its calls' salts. Blocks in use
+    /// Forgets everything that is stored under a root, which is a tenant's, whatever its calls' salts, its pins included. Blocks in use
     /// serve their calls to the end and are found by no one else; those calls store nothing more. Blocks in use that
     /// were never stored are not counted.
     pub fn forget(&mut self, root: &Root) -> ResetReport {
+        let pins = self.unpin_all(Some(root));
         let mine = |call: &Call| call.sequence.keys().root == *root;
         let of_state = |cache: &Self, state| -> Vec<CallId> {
             let calls = cache.calls.iter().filter(|(_, call)| call.state == state && mine(call));
@@ -125,11 +137,12 @@ impl PrefixCache {
             dropped += erased.0;
             in_use += erased.1;
         }
-        ResetReport { dropped, in_use, running: running.len(), waiting: waiting.len() }
+        ResetReport { dropped, in_use, running: running.len(), waiting: waiting.len(), pins }
     }
 
-    /// Forgets everything that is stored. Always succeeds: blocks in use serve their calls to the end and are found by no one else.
+    /// Forgets everything that is stored, pinned or not. Always succeeds: blocks in use serve their calls to the end and are found by no one else.
     pub fn reset(&mut self) -> ResetReport {
+        let pins = self.unpin_all(None);
         let groups = 0..self.config.groups.len();
         let waiting: Vec<CallId> = self
             .calls
@@ -153,6 +166,6 @@ impl PrefixCache {
         self.store.ghosts.clear();
         self.store.counters.evictions.reset += (dropped + in_use) as u64;
         self.store.events.push(KvEvent::Cleared);
-        ResetReport { dropped, in_use, running, waiting: waiting.len() }
+        ResetReport { dropped, in_use, running, waiting: waiting.len(), pins }
     }
 }

@@ -6,6 +6,7 @@ mod erasure;
 mod events;
 mod joins;
 mod picture;
+mod pins;
 mod reasons;
 mod restore;
 mod scopes;

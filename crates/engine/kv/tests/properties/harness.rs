@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tapri_kv::{
     Admission, AdmitOptions, BlockId, CacheConfig, CallError, CallId, ForkError, GroupIndex,
-    Moment, PrefixCache,
+    Moment, PinError, PinLimits, PrefixCache,
 };
 
 use crate::history::{Op, keys};
@@ -18,6 +18,7 @@ enum State {
     Queued,
     Waiting { writer: u64, until: usize },
     Running,
+    Pinned,
 }
 
 struct Call {
@@ -134,7 +135,7 @@ impl Harness {
                 }
             }
             Op::Preempt { pick } => {
-                self.pick(pick, |state| *state != State::Queued)
+                self.pick(pick, |state| holds_for_now(*state))
                     .into_iter()
                     .for_each(|id| self.preempt(id));
             }
@@ -157,6 +158,13 @@ impl Harness {
                 self.log.push(format!("expired {dropped}"));
             }
             Op::Reset => self.reset(),
+            Op::Pin { pick } => self.pick_running(pick).into_iter().for_each(|id| self.pin(id)),
+            Op::Unpin { pick } => {
+                if let Some(id) = self.pick(pick, |state| *state == State::Pinned) {
+                    assert!(self.cache.unpin(CallId(id), self.moment()));
+                    self.calls.remove(&id);
+                }
+            }
         }
     }
 
@@ -252,8 +260,8 @@ impl Harness {
                 let others = self
                     .calls
                     .iter()
-                    .any(|(&other, call)| other != id && call.state != State::Queued);
-                assert!(others, "a call that has the pool to itself finds room");
+                    .any(|(&other, call)| other != id && holds_for_now(call.state));
+                assert!(others, "a call that has all but the pins to itself finds room");
                 let call = self.calls.get_mut(&id).unwrap();
                 (call.state, call.chain) = (State::Queued, 0);
                 self.expire_model();
@@ -277,7 +285,7 @@ impl Harness {
                     .calls
                     .iter()
                     .rev()
-                    .find(|&(&other, call)| other != id && call.state != State::Queued)
+                    .find(|&(&other, call)| other != id && holds_for_now(call.state))
                     .map(|(&id, _)| id);
                 let Some(victim) = victim else {
                     assert!(
@@ -399,6 +407,40 @@ impl Harness {
         }
     }
 
+    fn pin(&mut self, id: u64) {
+        let before = self.picture();
+        let pinned = self.cache.stats().pinned;
+        let limits = PinLimits { all: self.config.blocks / 2, own: self.config.blocks / 3 };
+        let result = self.cache.pin(CallId(id), limits, self.moment());
+        self.log.push(format!("{id}: pinned {result:?}"));
+        let size = self.config.block_tokens;
+        let call = self.calls.get_mut(&id).unwrap();
+        match result {
+            Ok(pin) => {
+                assert_eq!(pin.tokens, call.chain * size);
+                assert!(pin.tokens > 0 && !call.options.no_store);
+                (call.state, call.computed) = (State::Pinned, pin.tokens);
+                let all = self.cache.stats().pinned;
+                assert!(all <= limits.all && (pinned..=pinned + pin.blocks).contains(&all));
+                self.orphan(id);
+            }
+            Err(PinError::Nothing { .. }) => {
+                assert!(
+                    call.options.no_store
+                        || call.chain == 0
+                        || self.model.needs.iter().all(Option::is_some)
+                );
+            }
+            Err(PinError::Full(full)) => {
+                assert!(full.needed > 0 && full.needed + full.pinned > full.limit);
+            }
+            Err(other) => panic!("{other}"),
+        }
+        if result.is_err() {
+            assert_eq!(before, self.picture(), "a pin that is refused changes nothing");
+        }
+    }
+
     fn finish(&mut self, id: u64) {
         assert!(self.cache.finish(CallId(id), self.moment()));
         assert!(!self.cache.finish(CallId(id), self.moment()));
@@ -433,8 +475,10 @@ impl Harness {
         let used: usize = self.cache.stats().groups.iter().map(|group| group.in_use).sum();
         let waiting =
             self.calls.values().filter(|call| matches!(call.state, State::Waiting { .. })).count();
+        let pins = self.calls.values().filter(|call| call.state == State::Pinned).count();
         let report = self.cache.reset();
-        assert!(report.in_use <= used && report.waiting == waiting);
+        assert!(report.in_use <= used && report.waiting == waiting && report.pins == pins);
+        self.calls.retain(|_, call| call.state != State::Pinned);
         self.model.clear();
         self.ever.clear();
         for call in self.calls.values_mut() {
@@ -468,9 +512,21 @@ impl Harness {
                 None => break,
             }
         }
+        // Everything came to its end beside the pins.
+        while let Some(id) = self.pick(0, |state| *state == State::Pinned) {
+            assert!(self.cache.unpin(CallId(id), self.moment()));
+            assert!(!self.cache.unpin(CallId(id), self.moment()));
+            self.calls.remove(&id);
+            self.check();
+        }
         assert!(self.calls.is_empty(), "calls are left");
         let (queue, references) = self.picture();
         assert_eq!((queue.len(), references.iter().sum::<u32>()), (self.config.blocks - 1, 0));
         assert_eq!(self.cache.stats().promised, 0);
     }
+}
+
+/// Whether it holds blocks that it will give back by itself.
+fn holds_for_now(state: State) -> bool {
+    matches!(state, State::Waiting { .. } | State::Running)
 }

@@ -50,6 +50,13 @@ pub(crate) enum Op {
     },
     Expire,
     Reset,
+    /// Ends a running call and pins what it has stored.
+    Pin {
+        pick: usize,
+    },
+    Unpin {
+        pick: usize,
+    },
 }
 
 /// Prompts that share starts: a few segments, each of two kinds, of lengths that don't end at block boundaries.
@@ -91,6 +98,8 @@ pub(crate) fn histories() -> impl Strategy<Value = Vec<Op>> {
         1 => pick().prop_map(|pick| Op::StopWaiting { pick }),
         2 => (0_u64..8).prop_map(|seconds| Op::Pass { seconds }),
         1 => Just(Op::Expire),
+        2 => pick().prop_map(|pick| Op::Pin { pick }),
+        1 => pick().prop_map(|pick| Op::Unpin { pick }),
         1 => prop::bool::weighted(0.15).prop_map(|reset| if reset { Op::Reset } else { Op::Wake }),
     ];
     prop::collection::vec(op, 1..150)

@@ -109,7 +109,8 @@ impl Answer {
                     self.blocks.push(Block::Other { field: field.clone(), value: value.clone() });
                 }
             }
-            Says::End { .. } => {}
+            // Of the prompt only OpenAI's formats have room to tell.
+            Says::Echo { .. } | Says::PromptLogprobs(_) | Says::End { .. } => {}
         }
     }
 

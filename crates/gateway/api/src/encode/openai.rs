@@ -54,6 +54,7 @@ impl Writer {
                     index,
                     text: &choice.text,
                     logprobs: choice.logprobs.as_ref(),
+                    prompt_logprobs: choice.prompt(),
                     finish_reason: Some(choice.reason(finish)),
                 })
                 .collect();
@@ -69,7 +70,9 @@ impl Writer {
                 finish_reason: Some(choice.reason(finish)),
             })
             .collect();
-        json(&envelope(head, false, &choices, usage, note))
+        // All answers have the same prompt, and a chat completion tells of it once.
+        let prompt_logprobs = self.choices.get(&0).and_then(Choice::prompt);
+        json(&Envelope { prompt_logprobs, ..envelope(head, false, &choices, usage, note) })
     }
 
     pub(super) fn event(&mut self, head: &Head, event: &CallEvent, out: &mut String) {
@@ -111,15 +114,20 @@ impl Writer {
                 index: at,
                 text: &choice.text,
                 logprobs: choice.logprobs.as_ref(),
+                prompt_logprobs: choice.prompt(),
                 finish_reason: choice.news_of_end(),
             };
-            chunk(head, &[said], out);
+            chunk(head, &[said], None, out);
+        } else if choice.tells_of_prompt_alone() {
+            if at == 0 {
+                chunk::<ChatChoice<'_>>(head, &[], choice.prompt(), out);
+            }
         } else {
             if !std::mem::replace(&mut choice.begun, true) {
                 // Sent together with the first words, so that a client that times its first chunk times those.
                 let first =
                     Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
-                chunk(head, &[delta(at, first)], out);
+                chunk(head, &[delta(at, first)], None, out);
             }
             let said = ChatChoice {
                 index: at,
@@ -127,7 +135,7 @@ impl Writer {
                 logprobs: choice.logprobs.as_ref(),
                 finish_reason: choice.news_of_end(),
             };
-            chunk(head, &[said], out);
+            chunk(head, &[said], None, out);
         }
         choice.sent();
     }
@@ -187,10 +195,16 @@ fn delta(index: usize, delta: Delta<'_>) -> ChatChoice<'_> {
     ChatChoice { index, said: Said::Delta(delta), logprobs: None, finish_reason: None }
 }
 
-fn chunk<C: serde::Serialize>(head: &Head, choices: &[C], out: &mut String) {
+fn chunk<C: serde::Serialize>(
+    head: &Head,
+    choices: &[C],
+    prompt_logprobs: Option<&[Value]>,
+    out: &mut String,
+) {
     // With the usage asked for, every chunk but the last says that it has none.
     let usage = head.include_usage.then_some(None);
-    frame(None, &json(&envelope(head, true, choices, usage, None)), out);
+    let envelope = Envelope { prompt_logprobs, ..envelope(head, true, choices, usage, None) };
+    frame(None, &json(&envelope), out);
 }
 
 /// The chunk after the answer, with the usage and what Tapri has to say.
@@ -223,6 +237,7 @@ fn envelope<'a, C>(
         system_fingerprint: head.fingerprint.as_deref(),
         choices,
         usage,
+        prompt_logprobs: None,
         tapri,
     }
 }

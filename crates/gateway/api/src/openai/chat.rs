@@ -17,8 +17,8 @@ pub fn parse(body: &[u8]) -> Result<Request, ApiError> {
 /// Reads a request's fields.
 ///
 /// Read are: `model`, `messages`, `max_tokens`, `max_completion_tokens`, `temperature`, `top_p`, `top_k`,
-/// `min_p`, `seed`, `presence_penalty`, `frequency_penalty`, `logit_bias`, `stop`, `stop_token_ids`, `ignore_eos`,
-/// `logprobs`, `top_logprobs`, `n`, `tools`, `tool_choice`, `parallel_tool_calls`, `response_format`, `stream`,
+/// `min_p`, `seed`, `presence_penalty`, `frequency_penalty`, `repetition_penalty`, `logit_bias`, `stop`,
+/// `stop_token_ids`, `ignore_eos`, `logprobs`, `top_logprobs`, `prompt_logprobs`, `n`, `tools`, `tool_choice`, `parallel_tool_calls`, `response_format`, `stream`,
 /// `stream_options.include_usage` and `cache_salt`.
 pub fn read(mut fields: Fields) -> Result<Request, ApiError> {
     refused::check(&fields, &[refused::CHAT, refused::GENERATE])?;

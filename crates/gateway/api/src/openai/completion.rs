@@ -20,7 +20,8 @@ pub fn parse(body: &[u8]) -> Result<Request, ApiError> {
 ///
 /// `prompt` is a string, a list of token ids, or a list with one of either. Read besides are: `model`,
 /// `max_tokens`, `temperature`, `top_p`, `top_k`, `min_p`, `seed`, `stop`, `stop_token_ids`, `ignore_eos`,
-/// `logprobs` (a number here), `n`, `stream`, `stream_options.include_usage` and `cache_salt`.
+/// `presence_penalty`, `frequency_penalty`, `repetition_penalty`, `logit_bias`, `logprobs` (a number here),
+/// `prompt_logprobs`, `echo`, `n`, `stream`, `stream_options.include_usage` and `cache_salt`.
 pub fn read(mut fields: Fields) -> Result<Request, ApiError> {
     refused::check(&fields, &[refused::COMPLETION, refused::GENERATE])?;
     let mut call = Call::new(prompt(fields.require("prompt", "a string or a list of token ids")?)?);
@@ -28,6 +29,7 @@ pub fn read(mut fields: Fields) -> Result<Request, ApiError> {
         Some(options::max_tokens(&mut fields, &["max_tokens"])?.unwrap_or(DEFAULT_MAX_TOKENS));
     let logprobs = fields.integer("logprobs", 0..=i64::from(MAX_TOP_LOGPROBS))?;
     call.logprobs = logprobs.and_then(|n| u32::try_from(n).ok());
+    call.echo = fields.boolean("echo")?.unwrap_or(false);
     call.choices = options::choices(&mut fields)?;
     options::read(&mut fields, call)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::event::{Logprob, Token};
+use crate::event::{Logprob, Token, TokenLogprobs};
 
 /// Chat's: `{"content": [...], "refusal": null}`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -61,8 +61,9 @@ pub(crate) fn chat_list(token: &Token) -> Vec<serde_json::Value> {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct TextLogprobs {
     tokens: Vec<String>,
-    token_logprobs: Vec<f32>,
-    top_logprobs: Vec<TopLogprobs>,
+    /// Nothing for the first token of a prompt.
+    token_logprobs: Vec<Option<f32>>,
+    top_logprobs: Vec<Option<TopLogprobs>>,
     text_offset: Vec<usize>,
 }
 
@@ -86,7 +87,7 @@ impl TextLogprobs {
     pub(crate) fn push(&mut self, token: &Token, offset: usize) {
         let Some(logprobs) = &token.logprobs else { return };
         self.tokens.push(token_text(&logprobs.chosen.bytes));
-        self.token_logprobs.push(finite(logprobs.chosen.logprob));
+        self.token_logprobs.push(Some(finite(logprobs.chosen.logprob)));
         self.text_offset.push(offset);
         let mut top = TopLogprobs::default();
         // The chosen token is always among them, as in OpenAI's API, last where it isn't one of the likeliest.
@@ -96,8 +97,37 @@ impl TextLogprobs {
                 top.0.push((text, finite(it.logprob)));
             }
         }
-        self.top_logprobs.push(top);
+        self.top_logprobs.push(Some(top));
     }
+
+    /// Adds the first token of a prompt, which nothing predicts.
+    pub(crate) fn push_first(&mut self, token: &Token, offset: usize) {
+        self.tokens.push(token.text.clone());
+        self.token_logprobs.push(None);
+        self.top_logprobs.push(None);
+        self.text_offset.push(offset);
+    }
+}
+
+/// A prompt token's entry in vLLM's `prompt_logprobs`: its own logprob, then those of the `top` likeliest, each under
+/// its id with its rank.
+pub fn prompt_entry(logprobs: &TokenLogprobs, rank: usize, top: usize) -> serde_json::Value {
+    let own = [(&logprobs.chosen, rank)];
+    let ranked = logprobs.top.iter().take(top).zip(1..);
+    let mut entry = serde_json::Map::new();
+    for (it, rank) in own.into_iter().chain(ranked) {
+        entry.entry(it.id.to_string()).or_insert_with(|| {
+            // By way of text, as for `chat_list`.
+            let logprob = super::wire::json(&finite(it.logprob));
+            let logprob = serde_json::from_str::<serde_json::Value>(&logprob).unwrap_or_default();
+            serde_json::json!({
+                "logprob": logprob,
+                "rank": rank,
+                "decoded_token": token_text(&it.bytes),
+            })
+        });
+    }
+    serde_json::Value::Object(entry)
 }
 
 /// A token's text; bytes that are no UTF-8 on their own are written as OpenAI does: `bytes:\xf0\x9f`.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::ApiError;
-use crate::call::{CacheSalt, Call, Sampling, Stop};
+use crate::call::{CacheSalt, Call, MAX_TOP_LOGPROBS, Sampling, Stop};
 use crate::openai::fields::{Fields, integer, wrong};
 
 /// The most stop strings of a request. OpenAI takes 4.
@@ -41,6 +41,7 @@ pub(crate) fn read(fields: &mut Fields, mut call: Call) -> Result<Request, ApiEr
         },
         ignore_eos: fields.boolean("ignore_eos")?.unwrap_or(false),
     };
+    call.prompt_logprobs = prompt_logprobs(fields)?;
     call.salt = salt(fields)?;
     call.origin.conversation = conversation(fields.map());
     let stream = fields.boolean("stream")?.unwrap_or(false);
@@ -78,8 +79,26 @@ fn sampling(fields: &mut Fields) -> Result<Sampling, ApiError> {
         seed: fields.integer("seed", i64::MIN..=i64::MAX)?.map(i64::cast_unsigned),
         presence_penalty: fields.number("presence_penalty", -2.0..=2.0)?.unwrap_or(0.0),
         frequency_penalty: fields.number("frequency_penalty", -2.0..=2.0)?.unwrap_or(0.0),
+        repetition_penalty: repetition_penalty(fields)?,
         logit_bias: logit_bias(fields)?,
     })
+}
+
+/// vLLM's; 0 would divide by nothing.
+fn repetition_penalty(fields: &mut Fields) -> Result<f32, ApiError> {
+    let penalty = fields.number("repetition_penalty", 0.0..=10.0)?.unwrap_or(1.0);
+    if penalty > 0.0 {
+        return Ok(penalty);
+    }
+    let path = fields.path("repetition_penalty");
+    let message = format!("`{path}` must be above 0 and at most 10");
+    Err(ApiError::invalid(path, message).code("invalid_value").hint("1 changes nothing"))
+}
+
+/// How many rivals of the prompt's tokens are asked for, if their logprobs are.
+pub(crate) fn prompt_logprobs(fields: &mut Fields) -> Result<Option<u32>, ApiError> {
+    let top = fields.integer("prompt_logprobs", 0..=i64::from(MAX_TOP_LOGPROBS))?;
+    Ok(top.and_then(|n| u32::try_from(n).ok()))
 }
 
 /// OpenAI's form: an object of token ids, written as strings, and numbers.

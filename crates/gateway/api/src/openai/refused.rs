@@ -72,14 +72,9 @@ const CALLS: &str = "Use `tool_calls`, and messages with the role `tool` for wha
 pub const GENERATE: &[Refused] = &[
     refused("best_of", Harmless::Number(1.0), LEAVE_OUT),
     refused(
-        "repetition_penalty",
-        Harmless::Number(1.0),
-        "Leave it out or set it to 1; use `frequency_penalty` or `presence_penalty`",
-    ),
-    refused(
         "repeat_penalty",
         Harmless::Number(1.0),
-        "Leave it out or set it to 1; use `frequency_penalty` or `presence_penalty`",
+        "Use `repetition_penalty`, which is over the whole prompt and answer",
     ),
     refused("grammar", Harmless::Nothing, CONSTRAIN),
     refused("json_schema", Harmless::Nothing, CONSTRAIN),
@@ -100,11 +95,6 @@ pub const GENERATE: &[Refused] = &[
         "Add the stop string to the answer yourself",
     ),
     refused("skip_special_tokens", Harmless::Bool(true), LEAVE_OUT),
-    refused(
-        "prompt_logprobs",
-        Harmless::Nothing,
-        "Leave it out; only the answer's tokens have logprobs",
-    ),
     refused("truncate_prompt_tokens", Harmless::Nothing, "Shorten the prompt yourself"),
     refused("n_predict", Harmless::Nothing, "Use `max_tokens`"),
 ];
@@ -144,7 +134,6 @@ pub const CHAT: &[Refused] = &[
 /// Refused in completions besides.
 pub const COMPLETION: &[Refused] = &[
     refused("response_format", Harmless::TextFormat, CONSTRAIN),
-    refused("echo", Harmless::Bool(false), "Put the prompt before the answer yourself"),
     refused("suffix", Harmless::Word(&[""]), "Leave it out; text is only continued at its end"),
     refused("prompt_embeds", Harmless::Nothing, "Send text or token ids as `prompt`"),
 ];

@@ -23,6 +23,9 @@ pub(crate) struct Envelope<'a, C> {
     /// Absent in chunks, unless the usage was asked for: then null but in the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) usage: Option<Option<Value>>,
+    /// vLLM's, of a chat completion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt_logprobs: Option<&'a [Value]>,
     /// What Tapri has to say about the call; in the body, and in the last chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tapri: Option<&'a Value>,
@@ -114,5 +117,8 @@ pub(crate) struct TextChoice<'a> {
     pub(crate) index: usize,
     pub(crate) text: &'a str,
     pub(crate) logprobs: Option<&'a Logprobs>,
+    /// vLLM's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt_logprobs: Option<&'a [Value]>,
     pub(crate) finish_reason: Option<&'static str>,
 }

@@ -209,6 +209,10 @@ pub(crate) fn weight(event: &CallEvent) -> usize {
                 Says::ToolArguments { json, .. } => 48 + json.len(),
                 Says::ToolCall { id, name, .. } => 48 + id.len() + name.len(),
                 Says::Token(it) => token(it),
+                Says::Echo { tokens, .. } => 48 + tokens.iter().map(token).sum::<usize>(),
+                Says::PromptLogprobs(entries) => {
+                    48 + entries.iter().map(|entry| entry.to_string().len()).sum::<usize>()
+                }
                 Says::Logprobs(value) | Says::Other { value, .. } => 48 + value.to_string().len(),
                 _ => 48,
             });

@@ -123,6 +123,8 @@ impl Key {
             sampling,
             stop,
             logprobs,
+            prompt_logprobs,
+            echo,
             // How caches may be used, not what is asked.
             cache: _,
             salt,
@@ -159,6 +161,13 @@ impl Key {
         hash.sampling(sampling);
         hash.stop(stop);
         hash.number("logprobs", logprobs.map_or(-1, i128::from));
+        // Named only where they are asked for, as calls without them had keys before.
+        if let Some(top) = prompt_logprobs {
+            hash.number("prompt_logprobs", i128::from(*top));
+        }
+        if *echo {
+            hash.number("echo", 1);
+        }
         hash.tools(tools);
         match tool_choice {
             ToolChoice::Auto => hash.text("tool_choice", "auto"),
@@ -293,6 +302,7 @@ impl Fields {
             seed,
             presence_penalty,
             frequency_penalty,
+            repetition_penalty,
             logit_bias,
         } = sampling;
         self.real("temperature", *temperature);
@@ -302,6 +312,9 @@ impl Fields {
         self.number("seed", seed.map_or(-1, i128::from));
         self.real("presence_penalty", *presence_penalty);
         self.real("frequency_penalty", *frequency_penalty);
+        if *repetition_penalty != 1.0 {
+            self.real("repetition_penalty", *repetition_penalty);
+        }
         self.number("biases", logit_bias.len() as i128);
         for (token, bias) in logit_bias {
             self.number("token", i128::from(*token));

@@ -12,6 +12,7 @@ use tapri_api::{
 use tapri_engine::{CallHandle, GenerateEvent, Outcome};
 
 use super::convert;
+use super::told::Told;
 use super::tools::{Dialect, Found, Parser};
 use crate::EventSource;
 
@@ -25,6 +26,8 @@ pub(super) struct Shape {
     pub(super) prompt_ids: Arc<[u32]>,
     /// What finds calls of tools, if there may be any.
     pub(super) parser: Option<Parser>,
+    /// What is told of the prompt, if anything.
+    pub(super) told: Option<Told>,
 }
 
 /// A call's events. Dropping them drops the handles, which cancels what still runs.
@@ -33,6 +36,9 @@ pub(super) struct Answers {
     shape: Shape,
     dialect: Arc<Dialect>,
     admitted: bool,
+    /// What comes before the engine's next event.
+    ahead: Option<CallEvent>,
+    choices: usize,
 }
 
 /// One of the answers.
@@ -55,7 +61,9 @@ impl Answers {
             calls: 0,
             finish: None,
         });
-        Answers { lanes: lanes.collect(), shape, dialect, admitted: false }
+        let lanes: Vec<Lane> = lanes.collect();
+        let choices = lanes.len();
+        Answers { lanes, shape, dialect, admitted: false, ahead: None, choices }
     }
 
     /// The next event of any answer; `None` when all have ended.
@@ -76,11 +84,24 @@ impl Answers {
         self.lanes.len() == 1 && self.shape.parser.is_none()
     }
 
+    /// What is told of the prompt, the same in each answer.
+    fn of_prompt(&self, says: Vec<Says>) -> Option<CallEvent> {
+        let each = (0..self.choices)
+            .flat_map(|choice| says.iter().map(move |says| Delta { choice, says: says.clone() }));
+        piece(each.collect())
+    }
+
     /// What an engine's event means to the caller; nothing for those that no one needs.
     fn take(&mut self, at: usize, event: GenerateEvent) -> Option<CallEvent> {
         let plain = self.is_plain();
+        if let GenerateEvent::Prompt(scores) = event {
+            let says = self.shape.told.as_mut()?.go_on(scores);
+            return self.of_prompt(says);
+        }
         let lane = self.lanes.get_mut(at)?;
         match event {
+            // Told above.
+            GenerateEvent::Prompt(_) => None,
             GenerateEvent::Admitted(admitted) => {
                 // The others read the same prompt.
                 if std::mem::replace(&mut self.admitted, true) {
@@ -88,6 +109,8 @@ impl Answers {
                 }
                 let prompt_ids = Some(Arc::clone(&self.shape.prompt_ids));
                 let admission = convert::admission(&admitted, self.shape.template, prompt_ids);
+                let says = self.shape.told.as_mut().map(Told::begin).unwrap_or_default();
+                self.ahead = self.of_prompt(says);
                 Some(CallEvent::Admitted(admission))
             }
             GenerateEvent::Prefill { ready, total } if at == 0 => {
@@ -216,6 +239,9 @@ fn call_id() -> String {
 impl EventSource for Answers {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Option<CallEvent>> + Send + '_>> {
         Box::pin(async {
+            if let Some(event) = self.ahead.take() {
+                return Some(event);
+            }
             loop {
                 let Some((at, event)) = self.event().await else { return self.finish() };
                 // An engine that ends in the middle is told apart from one that has nothing to say.

@@ -56,14 +56,11 @@ pub(super) fn admission(
 }
 
 pub(super) fn token(event: TokenEvent) -> Token {
-    Token {
-        id: event.id.0,
-        text: event.text,
-        logprobs: event.logprobs.map(|logprobs| TokenLogprobs {
-            chosen: logprob(logprobs.chosen),
-            top: logprobs.top.into_iter().map(logprob).collect(),
-        }),
-    }
+    Token { id: event.id.0, text: event.text, logprobs: event.logprobs.map(logprobs) }
+}
+
+pub(super) fn logprobs(it: tapri_engine::TokenLogprobs) -> TokenLogprobs {
+    TokenLogprobs { chosen: logprob(it.chosen), top: it.top.into_iter().map(logprob).collect() }
 }
 
 fn logprob(it: TokenLogprob) -> Logprob {
@@ -129,6 +126,7 @@ pub(super) fn refusal(error: SubmitError, field: &'static str) -> ApiError {
                     .code("invalid_value");
             match error {
                 SamplingError::Bias { .. } => refused.at("logit_bias"),
+                SamplingError::RepetitionPenalty(_) => refused.at("repetition_penalty"),
                 _ => refused,
             }
         }
@@ -171,6 +169,23 @@ pub(super) fn failure(error: &GenerateError, field: &'static str) -> ApiError {
         )
         .code("kv_memory_exceeded")
         .hint("Shorten the prompt, or have the operator raise --kv-memory"),
+        GenerateError::PinsFull { needed, pinned, limit, of_share } => {
+            let whose = if *of_share { "you may have pinned" } else { "may be pinned in all" };
+            let left = limit.saturating_sub(*pinned);
+            ApiError::new(
+                ErrorKind::Invalid,
+                format!("The start needs {needed} more blocks of KV memory to be pinned, and of the {limit} that {whose} {left} are left"),
+            )
+            .at(field)
+            .code("pins_full")
+            .hint("Take another pin away, pin a shorter start, or have the operator raise --pin-limit")
+        }
+        GenerateError::NothingToPin { block } => ApiError::invalid(
+            field,
+            format!("There is nothing to pin: starts are pinned by whole blocks of {block} tokens, in a prefix cache that is on"),
+        )
+        .code("nothing_to_pin")
+        .hint("Pin a longer start"),
         GenerateError::Constraint(reason) => ApiError::new(
             ErrorKind::Invalid,
             format!("The answer could not be kept to its grammar: {reason}"),
@@ -212,11 +227,15 @@ pub(super) fn stats(stats: &EngineStats) -> BackendStats {
         expired_blocks,
         reset_blocks,
         disk,
+        text_bytes,
+        known_text_bytes,
         running,
         waiting,
         joining,
         blocks_used,
         blocks_cached,
+        blocks_pinned,
+        pins,
         blocks_total,
         block_tokens,
         block_bytes,
@@ -237,11 +256,15 @@ pub(super) fn stats(stats: &EngineStats) -> BackendStats {
         expired_blocks,
         reset_blocks,
         disk,
+        text_bytes,
+        known_text_bytes,
         running,
         waiting,
         joining,
         blocks_used,
         blocks_cached,
+        blocks_pinned,
+        pins,
         blocks_total,
         block_tokens,
         block_bytes,

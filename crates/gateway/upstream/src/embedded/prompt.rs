@@ -2,7 +2,7 @@
 
 use tapri_api::{ApiError, Call, ErrorKind, Message, Prompt, Tool};
 use tapri_engine::{Engine, TokenId};
-use tapri_text::{ControlTokens, Special};
+use tapri_text::{ControlTokens, Special, TextUse};
 
 use super::lower;
 use super::tools::{self, Dialect};
@@ -16,17 +16,45 @@ pub(super) fn field(prompt: &Prompt) -> &'static str {
     }
 }
 
-/// The token ids that the model reads, of a call that was read.
+/// The token ids that the model reads, of a call that was read. A long text that begins like an earlier one of the
+/// call's scope is tokenised only from there on; the call's word to the caches holds for texts as well.
 pub(super) fn tokens(
     engine: &Engine,
     dialect: &Dialect,
     call: &Call,
 ) -> Result<Vec<TokenId>, ApiError> {
+    let whose = TextUse {
+        scope: &call.scope.0,
+        salt: call.salt.as_ref().map_or(b"", |salt| salt.as_str().as_bytes()),
+        read: call.cache.may_read(),
+        store: call.cache.may_store(),
+    };
+    tokens_of(engine, dialect, call, Some(&whose))
+}
+
+/// The same for a prompt that is nobody's call: no earlier text is looked up, and it isn't kept.
+pub(super) fn tokens_alone(
+    engine: &Engine,
+    dialect: &Dialect,
+    prompt: Prompt,
+) -> Result<Vec<TokenId>, ApiError> {
+    tokens_of(engine, dialect, &Call::new(prompt), None)
+}
+
+fn tokens_of(
+    engine: &Engine,
+    dialect: &Dialect,
+    call: &Call,
+    whose: Option<&TextUse<'_>>,
+) -> Result<Vec<TokenId>, ApiError> {
     match &call.prompt {
-        Prompt::Chat(messages) => conversation(engine, dialect, messages, &call.tools),
-        Prompt::Text(text) => Ok(engine.tokenizer().encode_prompt(text, Special::AsText)),
+        Prompt::Chat(messages) => conversation(engine, dialect, messages, &call.tools, whose),
+        Prompt::Text(text) => Ok(match whose {
+            Some(whose) => engine.encode_prompt(text, Special::AsText, whose),
+            None => engine.tokenizer().encode_prompt(text, Special::AsText),
+        }),
         Prompt::Tokens(ids) => Ok(ids.iter().copied().map(TokenId).collect()),
-        Prompt::Request(inbound) => tokens(engine, dialect, &lower::call(inbound)?),
+        Prompt::Request(inbound) => tokens_of(engine, dialect, &lower::call(inbound)?, whose),
     }
 }
 
@@ -35,6 +63,7 @@ fn conversation(
     dialect: &Dialect,
     messages: &[Message],
     tools: &[Tool],
+    whose: Option<&TextUse<'_>>,
 ) -> Result<Vec<TokenId>, ApiError> {
     let rendered = tools::render(engine, dialect, messages, tools).map_err(|error| {
         // A template refuses in its own words: an order of roles that the model was not trained on, say.
@@ -43,7 +72,10 @@ fn conversation(
             .code("template_refused")
             .hint("Change the order or the roles of the messages, or send the laid-out prompt to /v1/completions")
     })?;
-    Ok(engine.tokenizer().encode_rendered(&rendered))
+    Ok(match whose {
+        Some(whose) => engine.encode_rendered(&rendered, whose),
+        None => engine.tokenizer().encode_rendered(&rendered),
+    })
 }
 
 /// The token ids of text on its own.

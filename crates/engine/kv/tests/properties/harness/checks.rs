@@ -1,5 +1,7 @@
 //! What holds after every step and at every admission.
 
+use std::collections::HashSet;
+
 use tapri_kv::{BlockId, CallId, GroupIndex, PrefixHash, Ready, StopReason};
 
 use super::{Call, Harness, State};
@@ -107,6 +109,15 @@ impl Harness {
         let stats = self.cache.stats();
         let used: usize = stats.groups.iter().map(|group| group.in_use).sum();
         assert_eq!(used + stats.free, stats.capacity, "the budget holds");
+        let pins = self.calls.iter().filter(|(_, call)| call.state == State::Pinned);
+        let pinned: HashSet<u32> = pins
+            .flat_map(|(&id, _)| {
+                let groups = (0..self.config.groups.len()).map(GroupIndex);
+                groups.flat_map(move |group| self.cache.table(CallId(id), group).iter().copied())
+            })
+            .filter(|block| *block != 0)
+            .collect();
+        assert_eq!(pinned.len(), stats.pinned, "each pinned block counts once");
         assert!(stats.stored <= stats.capacity || self.model.needs.iter().all(Option::is_some));
         self.model.check_heads();
     }
@@ -122,7 +133,16 @@ impl Harness {
                     assert_eq!(shared, Some(block), "a waiting call holds stored blocks only");
                 }
             }
-            State::Running => {
+            State::Running | State::Pinned => {
+                if call.state == State::Pinned {
+                    assert_eq!(table.len(), call.chain, "a pin holds what is stored and no more");
+                    for (number, &block) in
+                        table.iter().enumerate().filter(|&(_, &block)| block != 0)
+                    {
+                        let shared = self.model.block(group, call.scope, &call.tokens, number + 1);
+                        assert_eq!(shared, Some(block), "what is pinned is never evicted");
+                    }
+                }
                 let first = self.model.needs[group]
                     .map_or(0, |need| (call.computed / size).saturating_sub(need) * size);
                 for at in first..call.computed {

@@ -14,6 +14,8 @@ pub(super) struct Choice {
     pub(super) thinking: String,
     pub(super) refusal: String,
     pub(super) logprobs: Option<Logprobs>,
+    /// The prompt's, in vLLM's form.
+    pub(super) prompt: Vec<Value>,
     /// Thinking with its signature, as LiteLLM's clients send it back: OpenAI's API has no room for one.
     pub(super) thoughts: Vec<Value>,
     pub(super) other: Map<String, Value>,
@@ -41,6 +43,8 @@ impl Choice {
         match says {
             Says::Text(words) => self.say(words),
             Says::Token(token) => self.token(format, token),
+            Says::Echo { tokens, scored } => self.echo(format, tokens, *scored),
+            Says::PromptLogprobs(entries) => self.prompt.extend_from_slice(entries),
             Says::Logprobs(value) => self.told(format, value),
             Says::Thinking(words) => {
                 self.thinking.push_str(words);
@@ -118,6 +122,28 @@ impl Choice {
         self.say(&token.text);
     }
 
+    /// The prompt, which only completions say again.
+    fn echo(&mut self, format: Format, tokens: &[Token], scored: bool) {
+        if format != Format::Completion {
+            return;
+        }
+        for token in tokens {
+            if scored && token.logprobs.is_none() {
+                let mut first = TextLogprobs::default();
+                first.push_first(token, self.chars);
+                self.logprobs = Some(Logprobs::Text(first));
+                self.say(&token.text);
+            } else {
+                self.token(format, token);
+            }
+        }
+    }
+
+    /// vLLM's field, if there is any of it.
+    pub(super) fn prompt(&self) -> Option<&[Value]> {
+        (!self.prompt.is_empty()).then_some(self.prompt.as_slice())
+    }
+
     /// An upstream's logprobs: a response's are the list that a chat completion's have inside.
     fn told(&mut self, format: Format, value: &Value) {
         let value = match value {
@@ -132,6 +158,11 @@ impl Choice {
         }
     }
 
+    /// Whether all that is new is of the prompt, of which a chat completion's choices say nothing.
+    pub(super) fn tells_of_prompt_alone(&self) -> bool {
+        !self.prompt.is_empty() && self.text.is_empty() && !self.ends_now && self.logprobs.is_none()
+    }
+
     /// Whether there is anything to send.
     pub(super) fn has_news(&self) -> bool {
         !self.text.is_empty()
@@ -141,6 +172,7 @@ impl Choice {
             || !self.thoughts.is_empty()
             || !self.other.is_empty()
             || self.logprobs.is_some()
+            || !self.prompt.is_empty()
             || self.ends_now
     }
 
@@ -153,6 +185,7 @@ impl Choice {
         self.thoughts.clear();
         self.other.clear();
         self.logprobs = None;
+        self.prompt.clear();
         self.ends_now = false;
     }
 
