@@ -125,7 +125,12 @@ impl Bandwidth {
     pub(crate) fn of(&mut self, compute: &Compute, bytes: usize) -> f64 {
         let bytes = bytes.next_power_of_two().max(1 << 16);
         *self.known.entry(bytes).or_insert_with(|| {
-            let memory = vec![1_u64; bytes / 8];
+            // Huge pages, as weights and blocks have: small ones cost translations.
+            let mut map = memmap2::MmapMut::map_anon(bytes).unwrap();
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage);
+            map.fill(1);
+            let memory: &[u64] = bytemuck::cast_slice(&map);
             let threads = compute.threads();
             let part = memory.len() / threads;
             // Small sets many times, so that handing out the work does not show.

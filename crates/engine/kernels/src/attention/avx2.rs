@@ -142,7 +142,7 @@ impl Kernel for Avx2 {
     unsafe fn unpack(tile: &[u8], head_dim: usize, out: &mut [u16]) {
         #[target_feature(enable = "avx2,fma")]
         fn run(tile: &[u8], head_dim: usize, out: &mut [u16]) {
-            q8::unpack(tile, head_dim, out);
+            q8::unpack_with(tile, head_dim, out, q8::multiply);
         }
         // SAFETY: the caller's contract.
         unsafe { run(tile, head_dim, out) }

@@ -9,11 +9,14 @@
 //! 0.00006. Its coarseness costs next to nothing, since the bytes are counted in the rounded scale. Each token has its own scales, so
 //! writing one touches no other, and the order in which tokens came does not show.
 
-use super::layout::{TILE_TOKENS, key_index, value_index};
+use super::layout::TILE_TOKENS;
 use super::{from_bf16, round_to_bf16, to_bf16};
 
 /// Dims of one token that share a scale.
 const GROUP: usize = 32;
+
+/// Numbers that are unpacked at a time.
+pub(crate) const ROW: usize = 2 * TILE_TOKENS;
 
 /// Bytes of a group in one part of a tile.
 const GROUP_BYTES: usize = GROUP * TILE_TOKENS;
@@ -21,7 +24,7 @@ const GROUP_BYTES: usize = GROUP * TILE_TOKENS;
 /// What one group of one token becomes where a number is not finite: no byte says that, and it must not read as one.
 const NOT_A_NUMBER: u16 = 0x7fc0;
 
-/// 1.5 * 2^23: added and taken away again, it rounds to an integer, ties to even.
+/// 1.5 * 2^23: adding it rounds to an integer, ties to even.
 const ROUND: f32 = 12_582_912.0;
 
 /// Bytes of the K or the V part of a tile.
@@ -31,36 +34,49 @@ pub(super) const fn part_bytes(head_dim: usize) -> usize {
 
 /// Writes one token's key into a tile's K part.
 pub(super) fn write_key(part: &mut [u8], slot: usize, k: &[f32]) {
-    write(part, slot, k, key_index);
+    write(part, slot, k, |group, quants| {
+        let rows = group.as_chunks_mut::<ROW>().0;
+        for (row, pair) in rows.iter_mut().zip(quants.as_chunks::<2>().0) {
+            row[2 * slot] = pair[0];
+            row[2 * slot + 1] = pair[1];
+        }
+    });
 }
 
 /// Writes one token's value into a tile's V part.
 pub(super) fn write_value(part: &mut [u8], slot: usize, v: &[f32]) {
-    write(part, slot, v, value_index);
+    write(part, slot, v, |group, quants| {
+        let row = &mut group[slot / 2 * 2 * GROUP..][..2 * GROUP];
+        for (pair, quant) in row.as_chunks_mut::<2>().0.iter_mut().zip(quants) {
+            pair[slot % 2] = *quant;
+        }
+    });
 }
 
 #[inline(always)]
-fn write(part: &mut [u8], slot: usize, numbers: &[f32], index: impl Fn(usize, usize) -> usize) {
+fn write(
+    part: &mut [u8],
+    slot: usize,
+    numbers: &[f32],
+    place: impl Fn(&mut [u8; GROUP_BYTES], &[u8; GROUP]),
+) {
     let (bytes, scales) = part.split_at_mut(TILE_TOKENS * numbers.len());
-    for (group, numbers) in numbers.as_chunks::<GROUP>().0.iter().enumerate() {
+    let groups = bytes.as_chunks_mut::<GROUP_BYTES>().0.iter_mut();
+    let scales = scales.as_chunks_mut::<ROW>().0;
+    for ((numbers, group), scales) in numbers.as_chunks::<GROUP>().0.iter().zip(groups).zip(scales)
+    {
         let (scale, quants) = quantise(numbers);
-        let at = (group * TILE_TOKENS + slot) * size_of::<u16>();
-        scales[at..at + 2].copy_from_slice(&scale.to_ne_bytes());
-        for (d, quant) in quants.iter().enumerate() {
-            bytes[index(group * GROUP + d, slot)] = *quant as u8;
-        }
+        scales[2 * slot..2 * slot + 2].copy_from_slice(&scale.to_ne_bytes());
+        place(group, &quants);
     }
 }
 
 /// The scale (bf16) and the bytes of 32 numbers: the largest becomes 127 or close to it.
-fn quantise(numbers: &[f32; GROUP]) -> (u16, [i8; GROUP]) {
-    let mut largest = 0.0_f32;
-    let mut finite = true;
-    for x in numbers {
-        largest = largest.max(x.abs());
-        finite &= x.is_finite();
-    }
-    if !finite {
+fn quantise(numbers: &[f32; GROUP]) -> (u16, [u8; GROUP]) {
+    // As integers: magnitudes have the order of their bits, and a NaN is above all.
+    let magnitude = |x: &f32| x.to_bits() & 0x7fff_ffff;
+    let largest = f32::from_bits(numbers.iter().map(magnitude).fold(0, u32::max));
+    if !largest.is_finite() {
         return (NOT_A_NUMBER, [1; GROUP]);
     }
     let scale = to_bf16(largest / 127.0);
@@ -72,27 +88,35 @@ fn quantise(numbers: &[f32; GROUP]) -> (u16, [i8; GROUP]) {
     for (quant, x) in quants.iter_mut().zip(numbers) {
         // The rounded scale may be a little small: 127.3 steps are 127.
         let steps = (x / step).clamp(-127.0, 127.0);
-        *quant = ((steps + ROUND) - ROUND) as i8;
+        // The sum's lower bits are the integer.
+        *quant = (steps + ROUND).to_bits() as u8;
     }
     (scale, quants)
 }
 
 /// Turns a tile into bf16 in the same order: byte times scale (exact in f32: 7 and 8 bits), rounded to nearest.
-///
-/// Plain Rust that compilers turn into vectors; the kernels compile it for their paths. There is nothing in it that two paths could
-/// do differently.
-#[inline(always)]
 pub(crate) fn unpack(tile: &[u8], head_dim: usize, out: &mut [u16]) {
+    unpack_with(tile, head_dim, out, multiply);
+}
+
+/// The same with a path's own [`multiply`]. Each number is a function of one byte and one scale, so that nothing else can show.
+#[inline(always)]
+pub(crate) fn unpack_with(
+    tile: &[u8],
+    head_dim: usize,
+    out: &mut [u16],
+    multiply: impl Fn(&[u8; ROW], &[f32; ROW], &mut [u16; ROW]),
+) {
     let (keys, values) = tile.split_at(part_bytes(head_dim));
     let (keys_out, values_out) = out.split_at_mut(TILE_TOKENS * head_dim);
     for (bytes, scales, out) in groups(keys, head_dim, keys_out) {
         // Two dims of each of the sixteen keys in turn.
-        let mut scale = [0.0_f32; 2 * TILE_TOKENS];
+        let mut scale = [0.0_f32; ROW];
         for (pair, own) in scale.as_chunks_mut::<2>().0.iter_mut().zip(scales) {
             *pair = [from_bf16(own); 2];
         }
-        let rows = bytes.as_chunks::<{ 2 * TILE_TOKENS }>().0;
-        for (bytes, out) in rows.iter().zip(out.as_chunks_mut::<{ 2 * TILE_TOKENS }>().0) {
+        let rows = bytes.as_chunks::<ROW>().0;
+        for (bytes, out) in rows.iter().zip(out.as_chunks_mut::<ROW>().0) {
             multiply(bytes, &scale, out);
         }
     }
@@ -101,9 +125,9 @@ pub(crate) fn unpack(tile: &[u8], head_dim: usize, out: &mut [u16]) {
         for ((bytes, own), out) in rows.zip(out.as_chunks_mut::<{ 2 * GROUP }>().0) {
             // 32 dims of two keys, one beside the other.
             let own = own.map(from_bf16);
-            let scale: [f32; 2 * TILE_TOKENS] = std::array::from_fn(|i| own[i % 2]);
-            let out = out.as_chunks_mut::<{ 2 * TILE_TOKENS }>().0;
-            for (bytes, out) in bytes.as_chunks::<{ 2 * TILE_TOKENS }>().0.iter().zip(out) {
+            let scale: [f32; ROW] = std::array::from_fn(|i| own[i % 2]);
+            let out = out.as_chunks_mut::<ROW>().0;
+            for (bytes, out) in bytes.as_chunks::<ROW>().0.iter().zip(out) {
                 multiply(bytes, &scale, out);
             }
         }
@@ -118,7 +142,7 @@ fn groups<'a>(
     out: &'a mut [u16],
 ) -> impl Iterator<Item = (&'a [u8; GROUP_BYTES], [u16; TILE_TOKENS], &'a mut [u16; GROUP_BYTES])> {
     let (bytes, scales) = part.split_at(TILE_TOKENS * head_dim);
-    let scales = scales.as_chunks::<{ 2 * TILE_TOKENS }>().0;
+    let scales = scales.as_chunks::<ROW>().0;
     let bytes = bytes.as_chunks::<GROUP_BYTES>().0;
     bytes.iter().zip(scales).zip(out.as_chunks_mut::<GROUP_BYTES>().0).map(
         |((bytes, scales), out)| {
@@ -128,12 +152,9 @@ fn groups<'a>(
     )
 }
 
+/// 32 bytes times their scales, in bf16.
 #[inline(always)]
-fn multiply(
-    bytes: &[u8; 2 * TILE_TOKENS],
-    scale: &[f32; 2 * TILE_TOKENS],
-    out: &mut [u16; 2 * TILE_TOKENS],
-) {
+pub(crate) fn multiply(bytes: &[u8; ROW], scale: &[f32; ROW], out: &mut [u16; ROW]) {
     for ((byte, scale), out) in bytes.iter().zip(scale).zip(out) {
         *out = round_to_bf16(f32::from(*byte as i8) * scale);
     }
@@ -143,6 +164,7 @@ fn multiply(
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::layout::{key_index, value_index};
     use super::*;
 
     /// The bf16 values of one token's numbers after a tile.
