@@ -43,7 +43,7 @@ fn bad_settings() {
         vec!["--max-tokens", "0"],
         vec!["--block-size", "17"],
         vec!["--kv-memory", "2 bananas"],
-        vec!["--kv-type", "q4_0"],
+        vec!["--kv-type", "int4"],
         vec!["--prefix-ttl", "10"],
         vec!["--prefix-hash", "md5"],
         vec!["--threads", "-1"],
