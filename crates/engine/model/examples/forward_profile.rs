@@ -89,6 +89,7 @@ impl Run<'_> {
                     start: start * BLOCK_TOKENS + step,
                     blocks,
                     logits: LogitsWanted::Last,
+                    adapter: None,
                 })
                 .collect();
             let begin = Instant::now();
