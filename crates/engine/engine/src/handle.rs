@@ -532,7 +532,8 @@ impl Engine {
             inner.shared.waiting.fetch_sub(choices, Ordering::AcqRel);
             Err(error)
         };
-        if waiting > inner.max_waiting {
+        // A call counts as waiting until the thread has seen it, so one may always come.
+        if waiting >= inner.max_waiting.max(1) {
             return give_up(SubmitError::QueueFull { waiting });
         }
         // Logprobs of the prompt may come a token at a time.
