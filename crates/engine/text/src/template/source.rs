@@ -8,12 +8,12 @@ pub(super) fn without_generation_tags(text: &str) -> String {
     while let Some(start) = rest.find("{%") {
         let (before, tag) = rest.split_at(start);
         out.push_str(before);
-        let Some(end) = tag.find("%}") else {
+        // Behind the opening: in `{%}` one `%` would be both.
+        let Some((inner, _)) = tag[2..].split_once("%}") else {
             rest = tag;
             break;
         };
-        let (tag, after) = tag.split_at(end + 2);
-        let inner = &tag[2..tag.len() - 2];
+        let (tag, after) = tag.split_at(inner.len() + 4);
         match inner.trim_matches(['-', '+']).trim() {
             name @ ("generation" | "endgeneration") => {
                 let replacement = if name == "generation" { "if true" } else { "endif" };
@@ -40,5 +40,8 @@ mod tests {
             "a{%- if true -%}{{ generation }}{% endif %}{% if generation %}x{% endif"
         );
         assert_eq!(without_generation_tags("{%%}{%"), "{%%}{%");
+        for whole in ["{%}", "{{%}", "{%}%}x", "{%", "{%%}", "%}{%"] {
+            assert_eq!(without_generation_tags(whole), whole);
+        }
     }
 }
