@@ -376,10 +376,10 @@ fn encode_holdings(
         ConstGauge::new(value as f64).encode(blocks.encode_family(&[("state", state)])?)?;
     }
     let held = stats.running + stats.joining > 0;
-    let leaked = if held { 0 } else { stats.blocks_used };
+    let leaked = if held { 0 } else { stats.blocks_used.saturating_sub(stats.blocks_pinned) };
     let metric = encoder.encode_descriptor(
         "tapri_kv_blocks_leaked",
-        "KV blocks in use though no call runs or joins; anything but 0 is a defect",
+        "KV blocks in use though no call runs or joins and no pin holds them; anything but 0 is a defect",
         None,
         MetricType::Gauge,
     )?;

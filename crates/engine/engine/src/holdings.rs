@@ -65,7 +65,7 @@ pub struct EngineHoldings {
     pub calls: Vec<CallHolding>,
     /// KV blocks in use, by the pool's count.
     pub blocks_in_use: usize,
-    /// KV blocks that stand in some call's tables.
+    /// KV blocks that stand in some call's tables or a pin's.
     pub blocks_held: usize,
     /// KV blocks whose count of uses isn't the number of tables they stand in. Anything but 0 is a defect.
     pub blocks_leaked: usize,

@@ -32,7 +32,8 @@ fn body(held: &Holdings, tenants: &[String], stats: &BackendStats) -> Value {
         "kv_blocks": {
             "total": stats.blocks_total,
             "in_use": held.blocks_in_use,
-            "held_by_calls": held.blocks_held,
+            "held": held.blocks_held,
+            "pinned": stats.blocks_pinned,
             "leaked": held.blocks_leaked,
             "bytes_each": stats.block_bytes,
         },

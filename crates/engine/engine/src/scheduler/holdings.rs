@@ -46,7 +46,8 @@ impl Scheduler {
             blocks_in_use: known.in_use,
             blocks_held: known.held,
             blocks_leaked: known.leaked,
-            calls_lost: held.len(),
+            // What a pin holds is no running call's.
+            calls_lost: held.values().filter(|held| !held.pinned).count(),
             roots,
         }
     }

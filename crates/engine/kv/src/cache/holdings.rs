@@ -9,7 +9,7 @@ use super::PrefixCache;
 /// What the calls hold at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holdings {
-    /// Every call that the cache knows, the oldest first.
+    /// Every call that the cache knows, pins among them, the oldest first.
     pub calls: Vec<Held>,
     /// Physical blocks that are in use by the pool's count.
     pub in_use: usize,
@@ -32,6 +32,8 @@ pub struct Held {
     pub alone: usize,
     /// Blocks that are kept for it and not yet handed out.
     pub promised: usize,
+    /// Whether it is a pin, which holds what a call that has ended stored.
+    pub pinned: bool,
     /// The call whose prefix it waits for.
     pub waits_for: Option<CallId>,
 }
@@ -55,6 +57,7 @@ impl PrefixCache {
                 blocks: blocks().count(),
                 alone: blocks().filter(|&&block| uses[block as usize] == 1).count(),
                 promised: call.promise,
+                pinned: call.state == State::Pinned,
                 waits_for: call.writer.filter(|_| waits),
             }
         });
