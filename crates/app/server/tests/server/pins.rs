@@ -47,8 +47,8 @@ fn cached(reply: &Reply) -> u64 {
 }
 
 fn gauge(metrics: &str, name: &str) -> f64 {
-    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
-    line.split(' ').nth(1).unwrap().parse().unwrap()
+    let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_start_is_pinned_listed_used_and_taken_away() {
         assert_eq!(reply.status, 200, "{}", reply.body);
     }
     let metrics = send(app.clone(), get("/metrics")).await.body;
-    assert!(gauge(&metrics, "tapri_kv_blocks_evicted_total{cause=\"capacity\"}") > 60.0);
+    assert!(gauge(&metrics, "tapri_kv_blocks_evicted_total") > 60.0);
     let question = json!({
         "messages": [
             {"role": "system", "content": document},

@@ -65,7 +65,8 @@ fn a_start_that_is_pinned_is_warm_when_everything_else_was_evicted() {
         let other = json!({"prompt": prompt, "max_tokens": 1});
         read(post(&server, "/v1/completions", &other));
     }
-    assert!(metric(&server, "tapri_kv_blocks_evicted_total{cause=\"capacity\"}") > 110.0);
+    // The first of its lines is for want of room.
+    assert!(metric(&server, "tapri_kv_blocks_evicted_total") > 110.0);
     for name in ["Anna", "Clara"] {
         let answer = body(&read(post(&server, "/v1/chat/completions", &question(&document(name)))));
         assert!(cached(&answer) > 100, "{name}: {answer}");

@@ -93,8 +93,9 @@ impl PrefixCache {
             return Err(PinError::Nothing { block: self.config.block_tokens });
         }
         let (all, own) = (self.pinned_blocks(None), self.pinned_blocks(Some(call.owner)));
-        check(blocks.difference(&own).count(), own.len(), limits.own, true)?;
+        // Without a share the two are the same, and then it is not the owner's.
         check(blocks.difference(&all).count(), all.len(), limits.all, false)?;
+        check(blocks.difference(&own).count(), own.len(), limits.own, true)?;
         let pin = Pin {
             id,
             root: call.sequence.keys().root,
@@ -131,8 +132,8 @@ impl PrefixCache {
         };
         let own = self.store.owners.find(&keys.root);
         let own = own.and_then(|owner| self.pinned.of.get(&owner)).copied().unwrap_or(0);
-        check(needed, own, limits.own, true)?;
-        check(needed, self.pinned.all, limits.all, false)
+        check(needed, self.pinned.all, limits.all, false)?;
+        check(needed, own, limits.own, true)
     }
 
     /// All pins, in the order in which their calls came.
