@@ -6,6 +6,7 @@ mod questions;
 mod record;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use tapri_casefile::{Document, Layout, Room, Session};
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     let session = Session::new(document, layout, room);
     let mut display = Display::new(args.json);
     let mut report = Report::new(card.id.clone(), !args.engine.no_prefix_cache, prices);
-    let mut asker = Asker::new(pipeline, session, args, adapter.map(str::to_owned));
+    let mut asker = Asker::new(pipeline.clone(), session, args, adapter.map(str::to_owned));
     let ended = runtime.block_on(async {
         let interrupt = Interrupt::listen().await;
         while let Some(question) = questions.next(&interrupt).await? {
@@ -63,6 +64,8 @@ pub(crate) fn run(args: &AskArgs) -> Result<ExitCode> {
     });
     // A thread that reads from a terminal can't be waited for.
     runtime.shutdown_background();
+    // What was read is kept for the next time, where there is a disk.
+    pipeline.shutdown(Duration::ZERO);
     ledger::close(&recorder);
     // What was answered before an error or Ctrl-C is as true as before.
     display.summary(&report)?;

@@ -113,6 +113,8 @@ pub(crate) struct Block {
     group: u16,
     shelf: Shelf,
     retained: bool,
+    /// Whether it is worth keeping elsewhere, retained or not.
+    near_end: bool,
 }
 
 /// The pool. It knows which blocks are used and in which order the free ones go, not what is in them.
@@ -135,6 +137,7 @@ impl Pool {
             group: 0,
             shelf: Shelf::Empty,
             retained: false,
+            near_end: false,
         };
         let mut pool = Self {
             blocks: vec![block; blocks],
@@ -215,9 +218,16 @@ impl Pool {
         self.at(id.0).retained = true;
     }
 
-    /// Whether a block lies before a retained boundary.
-    pub(crate) fn is_retained(&self, id: BlockId) -> bool {
-        self.blocks[id.0 as usize].retained
+    /// Marks a block as lying near a prompt's end, until it is used for something else. Its place in the queue is what it
+    /// was.
+    pub(crate) fn mark_near_end(&mut self, id: BlockId) {
+        self.at(id.0).near_end = true;
+    }
+
+    /// Whether a window block is likely to be needed again.
+    pub(crate) fn is_worth_keeping(&self, id: BlockId) -> bool {
+        let block = &self.blocks[id.0 as usize];
+        block.retained || block.near_end
     }
 
     /// Names what a lookup finds in a used block.
@@ -231,6 +241,7 @@ impl Pool {
         let block = self.at(id.0);
         block.node = NodeId::NONE;
         block.retained = false;
+        block.near_end = false;
         if block.refs == 0 {
             let group = usize::from(block.group);
             let owner = block.owner;
@@ -299,6 +310,7 @@ impl Pool {
         block.group = group as u16;
         block.owner = owner;
         block.retained = false;
+        block.near_end = false;
         self.used[group] += 1;
         self.owned_mut(owner).used += 1;
         Some(id)
@@ -319,6 +331,7 @@ impl Pool {
         for block in &mut self.blocks {
             block.node = NodeId::NONE;
             block.retained = false;
+            block.near_end = false;
         }
     }
 

@@ -184,11 +184,11 @@ impl Store {
         self.events.push(KvEvent::Removed { hash: self.tree.hash(node), group: GroupIndex(group) });
     }
 
-    /// What a node has in a group, as another memory would keep it. Of window blocks those before a retained boundary
-    /// alone are worth it: no lookup is likely to end elsewhere.
+    /// What a node has in a group, as another memory would keep it. Of window blocks those before a retained boundary and
+    /// near a prompt's end alone are worth it: few lookups end elsewhere.
     pub(crate) fn page(&self, node: NodeId, group: usize) -> Option<Page> {
         let block = self.tree.blocks(node)[group];
-        if block.is_null() || (self.needs[group].is_some() && !self.pool.is_retained(block)) {
+        if block.is_null() || (self.needs[group].is_some() && !self.pool.is_worth_keeping(block)) {
             return None;
         }
         let at = self.tree.node(node);

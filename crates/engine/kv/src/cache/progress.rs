@@ -142,8 +142,12 @@ impl PrefixCache {
             let Some(need) = self.store.needs[group] else { continue };
             let first = boundary.saturating_sub(need).min(call.tables[group].len());
             for number in call.kept[group]..first {
+                let block = BlockId(call.tables[group][number]);
                 if is_retained(call, number, need, every, self.config.block_tokens) {
-                    self.store.pool.retain(BlockId(call.tables[group][number]));
+                    self.store.pool.retain(block);
+                } else if number + every + need >= call.prompt_tokens / self.config.block_tokens {
+                    // A text ends there and a question follows; the next one parts from this prompt where the text ends.
+                    self.store.pool.mark_near_end(block);
                 }
                 call.drop_block(&mut self.store, group, number);
                 slid = true;
