@@ -1,6 +1,7 @@
 //! More callers than there is room for, and readers that don't read: with the real engine, on a tiny random model.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -171,7 +172,7 @@ async fn read(mut stream: TcpStream) -> String {
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for: {what}");
+        assert!(start.elapsed() < Duration::from_secs(300), "waited five minutes for: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -180,13 +181,13 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// served beside them, and the answers are whole for whoever reads them later.
 #[tokio::test]
 async fn a_slow_reader_holds_up_no_one() {
-    let backend = embedded(EngineConfig::default());
+    let backend = embedded(EngineConfig { threads: NonZeroUsize::MIN, ..EngineConfig::default() });
     let pipeline = Pipeline::new(Arc::clone(&backend) as Arc<dyn Backend>);
     let bound = bind(ServerConfig { port: 0, ..config() }).await.unwrap();
     let address = bound.address();
     let (stop, stopped) = oneshot::channel::<()>();
     let server = tokio::spawn(bound.run_until(pipeline, async { stopped.await.unwrap() }));
-    let long = json!({"prompt": "a", "max_tokens": 4000, "ignore_eos": true, "stream": true, "temperature": 0});
+    let long = json!({"prompt": "a", "max_tokens": 1500, "ignore_eos": true, "stream": true, "temperature": 0});
     let mut slow = Vec::new();
     for _ in 0..3 {
         slow.push(connect(address, &long).await);
@@ -197,7 +198,7 @@ async fn a_slow_reader_holds_up_no_one() {
     assert!(first.starts_with("HTTP/1.1 200"), "{first}");
     until("the long answers to end unread", || backend.stats().unwrap().running == 0).await;
     let stats = backend.stats().unwrap();
-    assert_eq!((stats.answer_tokens, stats.blocks_used), (3 * 4000 + 5, 0));
+    assert_eq!((stats.answer_tokens, stats.blocks_used), (3 * 1500 + 5, 0));
     let again = read(connect(address, &short).await).await;
     let text = |answer: &str| -> Value {
         let body = answer.split_once("\r\n\r\n").unwrap().1;
