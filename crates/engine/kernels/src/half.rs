@@ -1,8 +1,7 @@
 //! The two 16-bit floats to single precision: exact, for every bit pattern.
 
 /// The f32 that equals an f16 given by its bits.
-#[must_use]
-pub fn f16_to_f32(bits: u16) -> f32 {
+pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
     let exponent = u32::from(bits >> 10 & 0x1f);
     let mantissa = u32::from(bits & 0x03ff);

@@ -64,7 +64,6 @@ pub use elementwise::{
     RopeConfig, RopeStyle, RopeTable, add, add_to_rows, gelu_mul, log_sum_exp, rms_norm,
     rms_norm_heads, rope, scale, silu_mul,
 };
-pub use half::f16_to_f32;
 pub use isa::{ISA_VARIABLE, Isa, IsaError};
 pub use kvstore::{
     KvLayout, KvStore, KvStoreError, KvType, KvTypeError, SeqRows, TILE_TOKENS, write_kv,

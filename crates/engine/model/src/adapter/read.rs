@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 use tapri_gguf::{Gguf, TensorInfo, TensorType};
-use tapri_kernels::{Compute, Quant, Weights, dequantise, f16_to_f32};
+use tapri_kernels::{Compute, Quant, Weights, dequantise};
 
 use super::{AdapterError, Pair, Place, Target};
 use crate::ModelConfig;
@@ -199,19 +199,15 @@ fn packed(
 ) -> Result<Weights, AdapterError> {
     let name = || tensor.name.to_owned();
     let mut values = vec![0.0_f32; rows * columns];
-    let halves = || tensor.data.as_chunks::<2>().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
-    match tensor.kind {
-        TensorType::F32 => dequantise(Quant::F32, tensor.data, &mut values),
-        TensorType::Q8_0 => dequantise(Quant::Q8_0, tensor.data, &mut values),
-        TensorType::F16 => {
-            values.iter_mut().zip(halves()).for_each(|(value, bits)| *value = f16_to_f32(bits));
-        }
-        TensorType::Bf16 => values
-            .iter_mut()
-            .zip(halves())
-            .for_each(|(value, bits)| *value = f32::from_bits(u32::from(bits) << 16)),
+    // Those that the script writes.
+    let quant = match tensor.kind {
+        TensorType::F32 => Quant::F32,
+        TensorType::F16 => Quant::F16,
+        TensorType::Bf16 => Quant::Bf16,
+        TensorType::Q8_0 => Quant::Q8_0,
         kind => return Err(AdapterError::Kind { name: name(), kind }),
-    }
+    };
+    dequantise(quant, tensor.data, &mut values);
     let mut bytes = Vec::with_capacity(values.len() * 4);
     for value in values {
         let value = value * factor;

@@ -1,7 +1,7 @@
 //! Random LoRA adapters, written as GGUF files.
 
 use tapri_gguf::{Gguf, TensorType, Writer};
-use tapri_kernels::{Quant, dequantise, f16_to_f32};
+use tapri_kernels::{Quant, dequantise};
 
 use super::random::{self, Random};
 use crate::ModelConfig;
@@ -165,17 +165,15 @@ impl Half {
     }
 
     fn values(&self) -> Vec<f32> {
-        let halves = self.data.as_chunks::<2>().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
-        match self.kind {
-            TensorType::F16 => halves.map(f16_to_f32).collect(),
-            TensorType::Bf16 => halves.map(|bits| f32::from_bits(u32::from(bits) << 16)).collect(),
-            kind => {
-                let quant = if kind == TensorType::Q8_0 { Quant::Q8_0 } else { Quant::F32 };
-                let count = self.data.len() / kind.block_bytes() * kind.block_len();
-                let mut values = vec![0.0; count];
-                dequantise(quant, &self.data, &mut values);
-                values
-            }
-        }
+        let quant = match self.kind {
+            TensorType::F16 => Quant::F16,
+            TensorType::Bf16 => Quant::Bf16,
+            TensorType::Q8_0 => Quant::Q8_0,
+            _ => Quant::F32,
+        };
+        let count = self.data.len() / self.kind.block_bytes() * self.kind.block_len();
+        let mut values = vec![0.0; count];
+        dequantise(quant, &self.data, &mut values);
+        values
     }
 }
