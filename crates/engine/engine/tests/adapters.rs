@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use support::{Answer, ask, config, finish, prompt, request, start, threads};
 use tapri_engine::{
-    AdapterFile, AdapterStartError, CacheUse, DiskConfig, Engine, EngineConfig, GenerateRequest,
-    Scope, StartError, SubmitError, TokenId,
+    AdapterFile, AdapterStartError, CacheUse, Engine, EngineConfig, GenerateRequest, Scope,
+    StartError, SubmitError, TokenId,
 };
 use tapri_model::ModelConfig;
 use tapri_model::tiny::{TinyAdapter, TinyModel, TinyWeights};
@@ -184,30 +184,6 @@ fn a_call_may_not_read_or_store_and_several_answers_share_one_prompt() {
         assert_eq!((cached(&answer), answer.seen()), (0, first.seen()));
     }
     assert_eq!(cached(&ask(&engine, with(&text, Some("red")))), 96);
-}
-
-#[test]
-fn blocks_on_disk_are_the_adapter_s_with_those_weights() {
-    let model = TinyModel { layers: 2, ..TinyModel::llama() };
-    let files = Files::new("disk");
-    let folder = tempfile::tempdir().unwrap();
-    let text = prompt(200, 1);
-    let run = |seed: u64, names: &[Option<&str>]| -> Vec<(usize, support::Seen)> {
-        let adapters = vec![files.write("legal", &model, seed)];
-        let disk = Some(DiskConfig::new(folder.path().to_owned(), 64 << 20));
-        let engine = start(&model, EngineConfig { adapters, disk, ..config() });
-        let answers = names.iter().map(|name| ask(&engine, with(&text, *name)));
-        answers.map(|answer| (cached(&answer), answer.seen())).collect()
-    };
-    let first = run(1, &[Some("legal")]);
-    assert_eq!(first[0].0, 0);
-    let again = run(1, &[None, Some("legal")]);
-    assert_eq!((again[0].0, again[1].0), (0, 192), "not the model's, and its own again");
-    assert_eq!(again[1].1, first[0].1);
-    // The same name and file with other weights, over the same folder.
-    let other = run(2, &[Some("legal"), None]);
-    assert_eq!((other[0].0, other[1].0), (0, 192));
-    assert!(other[0].1 != first[0].1 && other[1].1 == again[0].1);
 }
 
 fn refused(model: &TinyModel, adapters: Vec<AdapterFile>) -> StartError {
