@@ -109,7 +109,12 @@ fn a_stored_answer_is_that_adapter_s_with_those_weights() {
     let is_hit = |status: &str| status.contains("tapri-exact; hit");
     let serve = |seed: u64| {
         let red = adapter(folder.path(), "red", seed);
-        Server::start(&["--lora", &red, "--exact-cache", "always", "--exact-store", &store])
+        // One data folder, since the scope of what is stored is made with the secret in it.
+        let data = format!("export TAPRI_DATA='{}';", folder.path().display());
+        Server::start_after(
+            &data,
+            &["--lora", &red, "--exact-cache", "always", "--exact-store", &store],
+        )
     };
     let server = serve(1);
     for model in [None, Some("red")] {

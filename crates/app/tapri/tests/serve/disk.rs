@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::process::{Server, tapri};
 use crate::tenants::{ADMIN, call};
-use crate::{metric, wait_until};
+use crate::{metric_for, wait_until};
 
 const RED: &str = "tapri_red_red_red_red_red";
 const BLUE: &str = "tapri_blue_blue_blue_blue";
@@ -96,7 +96,7 @@ fn a_server_that_starts_again_is_warm_until_it_is_told_to_forget() {
     let mut server = bench.serve("");
     let (cached, other) = ask(&server, RED, "Who lives there?");
     assert!(cached > 100, "{cached}");
-    assert_eq!(metric(&server, "tapri_kv_disk_restored_tokens_total"), cached as f64);
+    assert_eq!(metric_for(&server, ADMIN, "tapri_kv_disk_restored_tokens_total"), cached as f64);
     let (cached, again) = ask(&server, RED, "Who pays?");
     assert!(cached > 100 && again == first, "{cached}: {again:?}, and first {first:?}");
     // Another tenant has nothing of it.
@@ -105,7 +105,7 @@ fn a_server_that_starts_again_is_warm_until_it_is_told_to_forget() {
     assert!(server.wait().success());
 
     let server = bench.serve("");
-    let pages = metric(&server, "tapri_kv_disk_pages");
+    let pages = metric_for(&server, ADMIN, "tapri_kv_disk_pages");
     assert!(pages > 0.0 && !is_erased(&disk));
     let purge = |tenant: &str| {
         let (status, _, said) =
@@ -113,9 +113,9 @@ fn a_server_that_starts_again_is_warm_until_it_is_told_to_forget() {
         assert_eq!(status, 200, "{said}");
     };
     purge("blue");
-    assert!(metric(&server, "tapri_kv_disk_pages") < pages && !is_erased(&disk));
+    assert!(metric_for(&server, ADMIN, "tapri_kv_disk_pages") < pages && !is_erased(&disk));
     purge("red");
-    assert!(metric(&server, "tapri_kv_disk_pages") == 0.0 && is_erased(&disk));
+    assert!(metric_for(&server, ADMIN, "tapri_kv_disk_pages") == 0.0 && is_erased(&disk));
     assert_eq!(ask(&server, RED, "Who lives there?"), (0, other));
 }
 
@@ -125,8 +125,8 @@ fn a_server_that_was_killed_finds_what_it_wrote_while_it_had_nothing_to_do() {
     let mut server = bench.serve("");
     let (_, first) = ask(&server, RED, "Who pays?");
     wait_until("all blocks to be written", || {
-        let pages = metric(&server, "tapri_kv_disk_pages");
-        pages >= 8.0 && metric(&server, "tapri_kv_disk_written_total") == pages
+        let pages = metric_for(&server, ADMIN, "tapri_kv_disk_pages");
+        pages >= 8.0 && metric_for(&server, ADMIN, "tapri_kv_disk_written_total") == pages
     });
     server.kill();
     let server = bench.serve("");
@@ -142,7 +142,9 @@ fn a_disk_that_takes_no_more_costs_no_answer() {
     let bench = Bench::new("");
     let server = bench.serve("trap '' XFSZ; ulimit -f 2000;");
     let (_, first) = ask(&server, RED, "Who pays?");
-    wait_until("a page to be refused", || metric(&server, "tapri_kv_disk_dropped_total") > 0.0);
+    wait_until("a page to be refused", || {
+        metric_for(&server, ADMIN, "tapri_kv_disk_dropped_total") > 0.0
+    });
     let (cached, again) = ask(&server, RED, "Who pays?");
     assert!(cached > 100 && again == first, "{cached}");
     server.terminate();

@@ -55,8 +55,13 @@ fn post_with(server: &Server, path: &str, headers: &str, body: &Value) -> TcpStr
 }
 
 fn get(server: &Server, path: &str) -> String {
+    get_with(server, path, "")
+}
+
+/// The same with header lines of its own.
+fn get_with(server: &Server, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n").unwrap();
     read(stream)
 }
 
@@ -68,11 +73,19 @@ fn read(mut stream: TcpStream) -> String {
 
 /// The value of the metric whose line begins like this.
 fn metric(server: &Server, start: &str) -> f64 {
-    let metrics = get(server, "/metrics");
-    metrics
-        .lines()
-        .find(|line| line.starts_with(start))
-        .map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    value(&get(server, "/metrics"), start)
+}
+
+/// The same where metrics are the operator's alone.
+fn metric_for(server: &Server, key: &str, start: &str) -> f64 {
+    let metrics = get_with(server, "/metrics", &format!("authorization: Bearer {key}\r\n"));
+    assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
+    value(&metrics, start)
+}
+
+fn value(metrics: &str, start: &str) -> f64 {
+    let line = metrics.lines().find(|line| line.starts_with(start));
+    line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {

@@ -213,11 +213,11 @@ impl Starter {
         // Ctrl-C at the terminal is for the gateway, which ends this when its calls have ended.
         #[cfg(unix)]
         command.process_group(0);
+        command.args(["serve", "--child-of-tapri", tenant, "--host", "127.0.0.1", "--port", "0"]);
         if let Some((folder, bytes)) = self.disk.as_ref().and_then(|disk| disk.of(tenant)) {
             command.arg("--kv-disk").arg(folder).args(["--kv-disk-size", &bytes.to_string()]);
         }
         let mut child = command
-            .args(["serve", "--child-of-tapri", tenant, "--host", "127.0.0.1", "--port", "0"])
             .args(["--no-ledger", "--no-alerts", "--kv-memory", &memory.to_string()])
             .args(["--model", &self.model])
             .args(&self.arguments)
