@@ -112,7 +112,7 @@ fn a_question_of_one_tenant_never_answers_another() {
 
     // Within the other tenant it hits as well, with that tenant's own answer.
     until_served(&server, BLUE, "how do i CANCEL my plan");
-    let (head, own) = ask(&server, BLUE, "how do i CANCEL my plan?!");
+    let (head, own) = ask(&server, BLUE, "How do i CANCEL my plan?");
     assert!(cache_status(&head).contains("tapri-semantic; hit"), "{head}");
     assert_eq!(own["choices"][0]["message"]["content"], "For blue: by post.");
 }
