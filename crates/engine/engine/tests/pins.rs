@@ -63,6 +63,7 @@ fn a_pinned_start_is_a_hit_when_all_else_was_evicted_and_the_answer_is_the_same(
 
 #[test]
 fn what_can_not_be_pinned_is_refused_with_its_figures() {
+    let without_pins = engine(&TinyModel::llama(), 24);
     let engine = engine(&TinyModel::llama(), 24);
     pin(&engine, prompt(160, 1)).unwrap();
     let GenerateError::PinsFull { needed, pinned, limit, of_share } =
@@ -71,11 +72,11 @@ fn what_can_not_be_pinned_is_refused_with_its_figures() {
         panic!("another error");
     };
     assert_eq!((needed, pinned, limit, of_share), (3, 10, 12, false));
-    // A tenant with a share has that part of it.
+    // A tenant with a share has that part of it, where all have room.
     let mut shared = pinning(prompt(48, 3));
     shared.scope = Scope(b"small".to_vec());
     shared.kv_share = Some(0.2);
-    let error = finish(engine.submit(shared).unwrap()).unwrap_err();
+    let error = finish(without_pins.submit(shared).unwrap()).unwrap_err();
     assert!(matches!(error, GenerateError::PinsFull { limit: 2, of_share: true, .. }), "{error}");
     let short = pin(&engine, prompt(15, 4)).unwrap_err();
     assert!(matches!(short, GenerateError::NothingToPin { block: 16 }), "{short}");
