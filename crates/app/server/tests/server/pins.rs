@@ -142,10 +142,11 @@ async fn a_prompt_alone_warms_the_cache() {
     let warmed = ask(&app, TEXT, json!({"prompt": text, "max_tokens": 0})).await;
     assert_eq!(warmed.json()["usage"]["completion_tokens"], 0);
     assert_eq!(cached(&warmed), 0);
-    assert!(cached(&ask(&app, TEXT, json!({"prompt": text, "max_tokens": 1})).await) > 64);
+    let after = cached(&ask(&app, TEXT, json!({"prompt": text, "max_tokens": 1})).await);
+    assert!(after >= 32, "{after} of {}", warmed.json()["usage"]);
     let chat = json!({"messages": [{"role": "user", "content": text}], "max_completion_tokens": 0});
     assert_eq!(ask(&app, CHAT, chat.clone()).await.status, 200);
-    assert!(cached(&ask(&app, CHAT, chat).await) > 64);
+    assert!(cached(&ask(&app, CHAT, chat).await) >= 32);
 }
 
 #[tokio::test]
