@@ -40,22 +40,26 @@ pub enum PurgeError {
     Prefix(ApiError),
 }
 
-/// The scopes that each tenant's calls had in this process: whose KV blocks are whose. Only calls of this process have
-/// left blocks, so that none is missing, a scope under an earlier secret included.
+/// The scopes that each tenant's calls had in this process, one under an earlier secret included, and those that it was told
+/// of: whose KV blocks are whose. Blocks in memory were left by calls of this process; those on disk may be of tenants that
+/// have not called yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scopes(Arc<Mutex<BTreeMap<String, BTreeSet<Vec<u8>>>>>);
 
 impl Scopes {
     pub(crate) fn note(&self, call: &Call) {
+        self.note_scope(&call.origin.tenant, &call.scope);
+    }
+
+    pub(crate) fn note_scope(&self, tenant: &str, scope: &TenantScope) {
         let mut scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = scopes.get_mut(&*call.origin.tenant) {
-            if !known.contains(&call.scope.0) {
-                known.insert(call.scope.0.clone());
+        if let Some(known) = scopes.get_mut(tenant) {
+            if !known.contains(&scope.0) {
+                known.insert(scope.0.clone());
             }
             return;
         }
-        let scope = BTreeSet::from([call.scope.0.clone()]);
-        scopes.insert(call.origin.tenant.clone().into_owned(), scope);
+        scopes.insert(tenant.to_owned(), BTreeSet::from([scope.0.clone()]));
     }
 
     fn of(&self, tenant: &str) -> Vec<TenantScope> {

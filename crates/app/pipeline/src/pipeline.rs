@@ -193,6 +193,11 @@ impl Pipeline {
         Ok(Admitted { admission, directives, events, exact, semantic })
     }
 
+    /// Says which scope a tenant's calls have, so that an erasure reaches what it left on disk before this process began.
+    pub fn note_scope(&self, tenant: &str, scope: &TenantScope) {
+        self.scopes.note_scope(tenant, scope);
+    }
+
     /// Erases what a filter matches: stored answers in every store, and KV blocks. By tenant, the blocks of that tenant;
     /// by route, session or document more than was asked, since blocks don't know these; see [`PurgeReport`].
     ///

@@ -17,7 +17,8 @@ use axum::http::Response;
 use axum::middleware;
 use axum::routing::{delete, get, post};
 use tapri_api::{ApiError, CallId, ErrorKind, Format};
-use tapri_pipeline::Pipeline;
+use tapri_pipeline::cache::exact::Filter;
+use tapri_pipeline::{Pipeline, PurgeError, PurgeReport};
 use tokio::sync::watch;
 
 use crate::admin::{self, Door, Reload};
@@ -99,6 +100,14 @@ impl App {
         };
         let access = reload()?;
         self.inner.tenants.reload(access).map_err(|error| error.to_string())
+    }
+
+    /// Erases what a filter matches, also what tenants left on disk that have not called since this server began.
+    pub(crate) async fn purge(&self, filter: &Filter) -> Result<PurgeReport, PurgeError> {
+        for tenant in &self.tenants().current().tenants {
+            self.pipeline().note_scope(tenant.name(), &tenant.scope);
+        }
+        self.pipeline().purge(filter).await
     }
 
     pub(crate) fn tenants(&self) -> &Arc<Tenants> {

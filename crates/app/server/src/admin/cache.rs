@@ -55,7 +55,7 @@ pub(super) async fn purge(State(app): State<App>, request: Request) -> Response<
     let result = async {
         let bytes = body::read_json(&parts.headers, body, limit()).await?;
         let filter = filter(&bytes)?;
-        let report = app.pipeline().purge(&filter).await.map_err(|error| {
+        let report = app.purge(&filter).await.map_err(|error| {
             tracing::error!("a purge failed: {error}");
             ApiError::new(ErrorKind::Unavailable, error.to_string())
                 .code("purge_incomplete")

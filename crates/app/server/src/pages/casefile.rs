@@ -249,7 +249,7 @@ async fn erase(app: &App, visitor: &Visitor, case: &CaseId) -> Result<(), Refuse
         session: Some(case.to_string()),
         ..Filter::default()
     };
-    let purged = app.pipeline().purge(&filter).await.map_err(|error| error.to_string());
+    let purged = app.purge(&filter).await.map_err(|error| error.to_string());
     let recorder = app.pipeline().recorder().clone();
     let (owner, session) = (tenant, case.to_string());
     // The ledger keeps counts and fingerprints; where it keeps texts, those of the case go.

@@ -30,7 +30,7 @@ fn requests() -> Vec<(&'static str, Value)> {
         (CHAT, body)
     });
     let text = questions.map(|question| {
-        let prompt = format!("{}\n{question}", document());
+        let prompt = format!("{}\nQuestion: {question}\nAnswer:", document());
         (TEXT, json!({"prompt": prompt, "max_tokens": 8, "temperature": 0, "logprobs": 3}))
     });
     chat.into_iter().chain(text).collect()

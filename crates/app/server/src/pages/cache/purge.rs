@@ -76,7 +76,7 @@ pub(super) async fn purge(
         older_than: hours.map(|hours| Duration::from_secs(hours * 3600)),
         ..Filter::default()
     };
-    match app.pipeline().purge(&filter).await {
+    match app.purge(&filter).await {
         Ok(report) => {
             tracing::info!(
                 answers = report.answers,
