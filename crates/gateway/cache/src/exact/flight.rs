@@ -9,7 +9,7 @@
 //!
 //! # Why nobody waits for ever
 //!
-//! All that is shared is [`State`], behind one lock that is never held across an await; [`Notify`] only says that it changed.
+//! All that is shared is `State`, behind one lock that is never held across an await; `Notify` only says that it changed.
 //! - Whoever waits registers (`enable`), then looks; whoever changes the state does so under the lock, lets go of it, and
 //!   then wakes all that are registered. If a look doesn't find a change, it had the lock before the change did, so its
 //!   registration is before the waking, which reaches it. `notify_waiters` leaves nothing for those who come later, and
