@@ -161,7 +161,7 @@ fn calls_that_leave_at_any_moment_leave_nothing_behind() {
                 let (engine, texts, expected) = (&engine, &texts, &expected);
                 let callers: Vec<_> = (0..4)
                     .map(|caller| {
-                        let mut random = Random::new(round * 4 + caller);
+                        let mut random = Random::new(round.wrapping_mul(4).wrapping_add(caller));
                         scope.spawn(move || one_caller(engine, texts, expected, &mut random))
                     })
                     .collect();
@@ -238,7 +238,7 @@ fn nobody_waits_for_an_engine_that_has_stopped() {
             for caller in 0..3 {
                 let (engine, together) = (&engine, &together);
                 scope.spawn(move || {
-                    let mut random = Random::new(round * 3 + caller);
+                    let mut random = Random::new(round.wrapping_mul(3).wrapping_add(caller));
                     together.wait();
                     loop {
                         let text = prompt(random.within(1, 40), random.next() as u32);
