@@ -92,6 +92,7 @@ impl PrefixCache {
         if call.scope.is_none() || blocks.is_empty() {
             return Err(PinError::Nothing { block: self.config.block_tokens });
         }
+        let limits = self.beside_calls(id, call.owner, limits);
         let (all, own) = (self.pinned_blocks(None), self.pinned_blocks(Some(call.owner)));
         // Without a share the two are the same, and then it is not the owner's.
         check(blocks.difference(&all).count(), all.len(), limits.all, false)?;
@@ -105,6 +106,24 @@ impl PrefixCache {
         self.settle_down(id, now);
         self.count_pinned();
         Ok(pin)
+    }
+
+    /// The limits, lowered so that every admitted call can have what its prompt needs: it was admitted on the understanding
+    /// that what others use comes back. What a call could share with the pin isn't looked at.
+    fn beside_calls(&self, id: CallId, owner: OwnerId, limits: PinLimits) -> PinLimits {
+        let mut limits = limits;
+        let pool = self.store.pool.capacity();
+        let admitted = |call: &Call| matches!(call.state, State::Running | State::Waiting);
+        for (_, call) in self.calls.iter().filter(|&(&other, call)| other != id && admitted(call)) {
+            let needed = self.peak_of_all(call.prompt_tokens);
+            limits.all = limits.all.min(pool.saturating_sub(needed));
+            if call.owner == owner
+                && let Some(share) = self.store.owners.limit(owner)
+            {
+                limits.own = limits.own.min(share.saturating_sub(needed));
+            }
+        }
+        limits
     }
 
     /// Whether a start of these tokens could be pinned, as far as that can be said before it is computed: a window's

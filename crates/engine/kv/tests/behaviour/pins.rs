@@ -137,6 +137,30 @@ fn what_does_not_fit_beside_the_pins_is_refused_and_what_shares_them_fits() {
 }
 
 #[test]
+fn a_pin_leaves_an_admitted_call_what_its_prompt_needs() {
+    let mut cache = cache(21);
+    // It has computed little, and needs 15 of the 20 blocks in the end.
+    ready(admit(&mut cache, 1, &tokens(1000, 15 * 16)));
+    compute(&mut cache, 1, 16);
+    assert_eq!(pin(&mut cache, 2, &tokens(0, 5 * 16)).unwrap().blocks, 5, "there is room for both");
+    compute(&mut cache, 1, 15 * 16);
+    cache.finish(CallId(1), at(0));
+    cache.unpin(CallId(2), at(0));
+    // A call that shares most of another one's prompt was admitted with room for both; pinned, the rest would be too little.
+    ready(admit(&mut cache, 4, &tokens(0, 16 * 16)));
+    compute(&mut cache, 4, 16 * 16);
+    cache.finish(CallId(4), at(0));
+    ready(admit(&mut cache, 5, &tokens(0, 10 * 16)));
+    compute(&mut cache, 5, 10 * 16);
+    ready(admit(&mut cache, 6, &tokens(0, 18 * 16)));
+    let PinError::Full(full) = cache.pin(CallId(5), ANY, at(0)).unwrap_err() else { panic!() };
+    assert_eq!((full.needed, full.pinned, full.limit, full.of_owner), (10, 0, 2, false));
+    assert!(cache.is_running(CallId(5)), "it goes on as it was");
+    cache.finish(CallId(6), at(0));
+    assert_eq!(cache.pin(CallId(5), ANY, at(0)).unwrap().blocks, 10);
+}
+
+#[test]
 fn an_erasure_takes_the_pins_of_its_tenant_and_says_so() {
     let mut cache = cache(41);
     let (mine, theirs) = (PromptKeys::new(root(b"mine")), PromptKeys::new(root(b"theirs")));
