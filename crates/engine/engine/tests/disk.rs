@@ -99,11 +99,16 @@ fn what_made_room_is_read_back() {
     let answers: Vec<Answer> =
         (1..4).map(|seed| ask(&engine, request(prompt(300, seed), 4))).collect();
     assert!(engine.stats().evicted_blocks > 0);
-    for (seed, answer) in (1..4).zip(&answers) {
-        let again = ask(&engine, request(prompt(300, seed), 4));
-        assert_eq!(again.seen(), answer.seen());
+    // What is faster is measured, and this model computes fast; each time that it does, the disk looks a little better.
+    for _ in 0..60 {
+        for (seed, answer) in (1..4).zip(&answers) {
+            let again = ask(&engine, request(prompt(300, seed), 4));
+            assert_eq!(again.seen(), answer.seen());
+        }
+        if disk(&engine).restored_tokens > 0 {
+            break;
+        }
     }
-    // Not each: what is faster is measured.
     assert!(disk(&engine).restored_tokens > 0, "{:?}", disk(&engine));
 }
 
@@ -261,8 +266,9 @@ fn what_is_erased_is_gone_from_disk_too_and_others_stay() {
     drop(engine);
 
     let engine = start(&model, with_disk(dir.path(), SIZE));
-    assert_eq!(ask(&engine, of(b"a", 1)).admitted.cached_tokens, 0);
+    // First, since pages are read for certain until computing was measured.
     assert_eq!(ask(&engine, of(b"b", 3)).admitted.cached_tokens, 96);
+    assert_eq!(ask(&engine, of(b"a", 1)).admitted.cached_tokens, 0);
     engine.reset_prefix_cache().unwrap();
     assert_eq!(disk(&engine).pages, 0);
     assert!(content(dir.path()).is_empty());
