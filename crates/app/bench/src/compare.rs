@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::process::Server;
 use crate::session::{Session, SessionResult};
-use crate::statistics::Spread;
+use crate::statistics::{Ratio, Spread};
 
 /// A server to measure.
 #[derive(Debug, Clone)]
@@ -77,21 +77,12 @@ impl Measured {
     }
 }
 
-/// The first server against the best of the others.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Ratio {
-    pub(crate) measure: Measure,
-    /// The rival whose median is best.
-    pub(crate) rival: String,
-    /// Ours over theirs, round by round.
-    pub(crate) ratio: Spread,
-}
-
 /// What a comparison found.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) servers: Vec<Measured>,
-    pub(crate) ratios: Vec<Ratio>,
+    /// The first server against the best of the others: by each measure the one whose median is best.
+    pub(crate) ratios: Vec<Ratio<Measure>>,
 }
 
 /// Runs `rounds` rounds; in each, every server is started, asked and ended once.
@@ -119,7 +110,7 @@ pub(crate) fn run(
     Ok(Comparison { servers, ratios })
 }
 
-fn ratios(servers: &[Measured]) -> Option<Vec<Ratio>> {
+fn ratios(servers: &[Measured]) -> Option<Vec<Ratio<Measure>>> {
     let (ours, rivals) = servers.split_first()?;
     Measure::ALL
         .into_iter()

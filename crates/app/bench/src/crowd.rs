@@ -20,7 +20,7 @@ use self::turn::{Crowd, Turn};
 use crate::InputArgs;
 use crate::compare::Contender;
 use crate::process::Server;
-use crate::statistics::Spread;
+use crate::statistics::{Ratio, Spread};
 
 pub(crate) use self::report::table;
 
@@ -133,22 +133,14 @@ impl Measured {
     }
 }
 
-/// The first server against one of the others.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Ratio {
-    pub(crate) measure: Measure,
-    pub(crate) rival: String,
-    /// Ours over theirs, round by round.
-    pub(crate) ratio: Spread,
-}
-
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Crowds {
     pub(crate) users: usize,
     pub(crate) resident: usize,
     pub(crate) servers: Vec<Measured>,
-    pub(crate) ratios: Vec<Ratio>,
+    /// The first server against each of the others.
+    pub(crate) ratios: Vec<Ratio<Measure>>,
 }
 
 impl CrowdArgs {
@@ -210,7 +202,7 @@ fn cut(text: &mut String, characters: usize) -> String {
     text.split_off(end)
 }
 
-fn ratios(servers: &[Measured]) -> Vec<Ratio> {
+fn ratios(servers: &[Measured]) -> Vec<Ratio<Measure>> {
     let Some((ours, rivals)) = servers.split_first() else { return Vec::new() };
     let ratio = |rival: &Measured, measure: Measure| {
         let pairs: Option<Vec<f64>> = ours

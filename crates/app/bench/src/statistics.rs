@@ -33,6 +33,15 @@ impl Spread {
     }
 }
 
+/// One server's samples over a rival's.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Ratio<M> {
+    pub(crate) measure: M,
+    pub(crate) rival: String,
+    /// Ours over theirs, round by round.
+    pub(crate) ratio: Spread,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
