@@ -344,6 +344,17 @@ fn plain(
         base: rope::base(metadata, "rope.freq_base", default_rope_base)?,
         scale: rope::scale(metadata)?,
     };
+    let layers = vec![LayerConfig { window: None, rope }; sizes.layers];
+    of_sizes(metadata, architecture, sizes, layers)
+}
+
+/// The same shape of these sizes and layers.
+fn of_sizes(
+    metadata: &Metadata<'_>,
+    architecture: Architecture,
+    sizes: Sizes,
+    layers: Vec<LayerConfig>,
+) -> Result<ModelConfig, LoadError> {
     Ok(ModelConfig {
         architecture,
         name: metadata.model_name(),
@@ -364,6 +375,6 @@ fn plain(
         rope_dims: rope::dims(metadata, sizes.head_dim)?,
         rope_pairs: RopePairs::Halves,
         rope_factors: false,
-        layers: vec![LayerConfig { window: None, rope }; sizes.layers],
+        layers,
     })
 }

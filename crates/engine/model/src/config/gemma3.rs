@@ -2,10 +2,7 @@
 //! and of llama.cpp's reading of such files.
 
 use super::metadata::Metadata;
-use super::{
-    Architecture, AttentionBias, Gate, LayerConfig, ModelConfig, RopeConfig, RopePairs, Sizes,
-    limit, rope,
-};
+use super::{Architecture, Gate, LayerConfig, ModelConfig, RopeConfig, Sizes, limit, rope};
 use crate::LoadError;
 
 /// Base of the layers that see everything, when the file does not say one.
@@ -43,26 +40,12 @@ pub(super) fn config(metadata: &Metadata<'_>) -> Result<ModelConfig, LoadError> 
     let query_scale =
         if sizes.layers == LAYERS_OF_27B { sizes.width / sizes.heads } else { sizes.head_dim };
     Ok(ModelConfig {
-        architecture: Architecture::Gemma3,
-        name: metadata.model_name(),
-        vocab_size: sizes.vocab_size,
-        context_length: sizes.context_length,
-        width: sizes.width,
-        heads: sizes.heads,
-        kv_heads: sizes.kv_heads,
-        head_dim: sizes.head_dim,
-        ffn_width: sizes.ffn_width,
-        norm_eps: sizes.norm_eps,
         // Not rounded to bf16, as PyTorch does where the weights are bf16: llama.cpp, whose files these are, does not either.
         embedding_scale: (sizes.width as f32).sqrt(),
         attention_scale: 1.0 / (query_scale as f32).sqrt(),
-        attention_bias: AttentionBias::None,
         qk_norm: true,
         post_norms: true,
         gate: Gate::GeluTanh,
-        rope_dims: rope::dims(metadata, sizes.head_dim)?,
-        rope_pairs: RopePairs::Halves,
-        rope_factors: false,
-        layers,
+        ..super::of_sizes(metadata, Architecture::Gemma3, sizes, layers)?
     })
 }
