@@ -1,5 +1,7 @@
 //! The engine as others see it: its start, a call's submission and its events.
 
+mod error;
+
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,26 +11,24 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tapri_gguf::{Gguf, GgufError, TokenId};
-use tapri_kernels::{Compute, Isa, IsaError, KvStore, KvStoreError, KvType};
-use tapri_kv::{
-    CacheConfig, CallId, ConfigError, GroupSpec, Picture, PrefixCache, ResetReport, Root,
-};
-use tapri_model::{LoadError, Model};
-use tapri_text::{
-    ChatTemplate, KnownTexts, Rendered, Special, TemplateError, TextUse, Tokenizer, TokenizerError,
-};
+use tapri_gguf::{Gguf, TokenId};
+use tapri_kernels::{Compute, Isa, KvStore, KvType};
+use tapri_kv::{CacheConfig, CallId, GroupSpec, Picture, PrefixCache, ResetReport, Root};
+use tapri_model::Model;
+use tapri_text::{ChatTemplate, KnownTexts, Rendered, Special, TextUse, Tokenizer};
 
-use crate::adapters::{AdapterInfo, AdapterStartError, Adapters};
+use crate::adapters::{AdapterInfo, Adapters};
 use crate::config::EngineConfig;
 use crate::constraint::{Constraint, ConstraintError, Grammar, Grammars};
 use crate::disk::{Disk, DiskError, Figures};
 use crate::event::{GenerateEvent, Pin};
 use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
-use crate::sampling::{self, SamplingError};
+use crate::sampling;
 use crate::scheduler::{Choice, Command, Scheduler, Submission, since_1970};
 use crate::stats::EngineStats;
+
+pub use error::{PictureError, StartError, SubmitError};
 
 /// What is known of the loaded model.
 #[derive(Debug, Clone)]
@@ -59,138 +59,6 @@ pub struct ModelInfo {
     pub kv_type: KvType,
 }
 
-/// Why an engine did not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The file isn't a GGUF that can be read.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: GgufError,
-    },
-    /// The model can't be run exactly as the file says.
-    #[error("{}: {source}", path.display())]
-    Model {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: LoadError,
-    },
-    /// The tokenizer isn't one that is known.
-    #[error("{}: {source}", path.display())]
-    Tokenizer {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: TokenizerError,
-    },
-    /// The chat template can't be read.
-    #[error("{}: {source}", path.display())]
-    Template {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: TemplateError,
-    },
-    /// An adapter can't be applied to the model.
-    #[error(transparent)]
-    Adapter(#[from] AdapterStartError),
-    /// `TAPRI_ISA` names no path of this machine.
-    #[error(transparent)]
-    Isa(#[from] IsaError),
-    /// The block size isn't one that the kernels take.
-    #[error("the block size must be 16, 32, 64, 128 or 256 tokens, not {0}")]
-    BlockSize(usize),
-    /// The KV budget has no room for a block of each group.
-    #[error("a KV memory of {budget} bytes is too little: this model needs at least {least} bytes")]
-    KvMemory {
-        /// What was set.
-        budget: u64,
-        /// The least that works.
-        least: u64,
-    },
-    /// The memory could not be reserved.
-    #[error(transparent)]
-    KvStore(#[from] KvStoreError),
-    /// The prefix cache refused its settings.
-    #[error(transparent)]
-    Cache(#[from] ConfigError),
-    /// The disk tier can't be as it was set up.
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    /// The operating system gave no thread.
-    #[error("start the engine's thread: {0}")]
-    Thread(#[source] std::io::Error),
-}
-
-/// Why a call was not taken. Nothing was changed.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SubmitError {
-    /// There is nothing to go on from.
-    #[error("the prompt is empty")]
-    EmptyPrompt,
-    /// Prompt and answer don't fit the context.
-    #[error(
-        "the prompt has {prompt} tokens; the model's context is {context} tokens, prompt and answer together"
-    )]
-    PromptTooLong {
-        /// Tokens of the prompt.
-        prompt: usize,
-        /// Tokens of the context.
-        context: usize,
-    },
-    /// A token id that the vocabulary doesn't have.
-    #[error("token id {id} at position {position} is outside the vocabulary of {vocabulary}")]
-    BadToken {
-        /// The id.
-        id: u32,
-        /// Its place in the prompt.
-        position: usize,
-        /// Tokens in the vocabulary.
-        vocabulary: usize,
-    },
-    /// There is no adapter of that name.
-    #[error("there is no adapter {name:?}")]
-    UnknownAdapter {
-        /// The name.
-        name: String,
-    },
-    /// A pin is of a prompt alone.
-    #[error("a call that pins its prompt has no answer: its limit of tokens must be 0")]
-    PinWithAnswer,
-    /// A sampling setting is out of range.
-    #[error(transparent)]
-    Sampling(#[from] SamplingError),
-    /// No answer, or too many.
-    #[error("a call has from 1 to {most} answers, and {asked} were asked for")]
-    Choices {
-        /// What was asked for.
-        asked: usize,
-        /// The most there can be.
-        most: usize,
-    },
-    /// Too many calls wait already.
-    #[error("{waiting} calls wait already, which is the limit")]
-    QueueFull {
-        /// Calls that wait.
-        waiting: usize,
-    },
-    /// Memory forgot it, the disk did not.
-    #[error("what is kept on disk can't be erased: {0}")]
-    NotErased(String),
-    /// The engine is stopping.
-    #[error("the engine is shutting down")]
-    ShuttingDown,
-}
-
 /// What the prefix cache holds, and whose it is.
 #[derive(Debug, Clone)]
 pub struct PrefixPicture {
@@ -207,18 +75,6 @@ pub struct Pins {
     pub pins: Vec<Pin>,
     /// Bytes that all scopes together may pin.
     pub limit_bytes: u64,
-}
-
-/// Why there is no picture of the prefix cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PictureError {
-    /// A step takes longer than the caller would wait.
-    #[error("the engine is busy with a long step")]
-    Busy,
-    /// It has stopped.
-    #[error("the engine is shutting down")]
-    ShuttingDown,
 }
 
 /// State that the handle and the engine's thread share, beside the channels between them.
@@ -285,6 +141,7 @@ fn disk(
         Err(refused) => Ok((None, Some(refused.to_string()))),
     }
 }
+
 /// Memory for the texts of prompts and their tokens: some 140 case files of 100 kB.
 const KNOWN_TEXTS: usize = 32 << 20;
 
@@ -618,8 +475,8 @@ impl Engine {
     /// When the engine has stopped.
     pub fn pins(&self, scope: &Scope) -> Result<Pins, SubmitError> {
         let (reply, answer) = flume::bounded(1);
-        let sent = self.inner.commands.send(Command::Pins(scope.clone(), reply));
-        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+        let command = Command::Pins(scope.clone(), reply);
+        self.inner.answered(command, &answer).ok_or(SubmitError::ShuttingDown)
     }
 
     /// Takes a pin of a scope away: its blocks stay cached as those of any call that ends. `false`: the scope has none of
@@ -629,8 +486,8 @@ impl Engine {
     /// When the engine has stopped.
     pub fn unpin(&self, scope: &Scope, id: u64) -> Result<bool, SubmitError> {
         let (reply, answer) = flume::bounded(1);
-        let sent = self.inner.commands.send(Command::Unpin(scope.clone(), id, reply));
-        sent.ok().and_then(|()| answer.recv().ok()).ok_or(SubmitError::ShuttingDown)
+        let command = Command::Unpin(scope.clone(), id, reply);
+        self.inner.answered(command, &answer).ok_or(SubmitError::ShuttingDown)
     }
 
     /// What the prefix cache holds, the last used first, in at most `limit` runs, and the roots by which the blocks of

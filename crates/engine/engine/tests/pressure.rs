@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use effort::Random;
 use support::{Seen, ask, config, finish, prompt, request, start};
 use tapri_engine::{
-    CallState, Engine, EngineConfig, EngineHoldings, GenerateError, GenerateEvent, SubmitError,
-    TokenId,
+    CallState, Engine, EngineConfig, EngineHoldings, GenerateError, GenerateEvent, Scope,
+    SubmitError, TokenId,
 };
 use tapri_model::tiny::TinyModel;
 
@@ -253,6 +253,8 @@ fn nobody_waits_for_an_engine_that_has_stopped() {
                             Err(error) => {
                                 assert_eq!(error, SubmitError::ShuttingDown);
                                 assert!(engine.reset_prefix_cache().is_err());
+                                assert!(engine.pins(&Scope::default()).is_err());
+                                assert!(engine.unpin(&Scope::default(), 1).is_err());
                                 return;
                             }
                         }

@@ -26,6 +26,12 @@ const COPY_BESIDE_DECODING: Duration = Duration::from_millis(10);
 /// How often a call tries to read what it lacks: each time at least one page fewer is on the list.
 const ATTEMPTS: u32 = 3;
 
+/// Milliseconds since 1970 at a moment of an engine that was started then.
+fn wall(started_at: u64, moment: Moment) -> u64 {
+    let since = moment.since(Moment::START).as_millis();
+    started_at.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+}
+
 /// A call whose prefix is read from disk. It has the blocks for it.
 pub(super) struct Restoring {
     pub(super) sequence: Sequence,
@@ -40,8 +46,15 @@ pub(super) struct Restoring {
 
 impl Scheduler {
     fn wall(&self, moment: Moment) -> u64 {
-        let since = moment.since(Moment::START).as_millis();
-        self.started_at.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+        wall(self.started_at, moment)
+    }
+
+    /// Hands a page to the disk.
+    fn keep_page(&mut self, page: &Page) {
+        let used = self.wall(page.used_at);
+        if let Some(disk) = &mut self.disk {
+            disk.keep(page, self.store.block(page.block.0), used);
+        }
     }
 
     /// Hands what made room to the disk. To be called before anything is written to blocks that were handed out.
@@ -50,10 +63,7 @@ impl Scheduler {
             return;
         }
         for page in self.cache.take_leaving() {
-            let used = self.wall(page.used_at);
-            if let Some(disk) = &mut self.disk {
-                disk.keep(&page, self.store.block(page.block.0), used);
-            }
+            self.keep_page(&page);
         }
         if let Some(disk) = &mut self.disk {
             disk.note_touched();
@@ -79,10 +89,7 @@ impl Scheduler {
         while self.disk.as_ref().is_some_and(|disk| disk.is_ready())
             && let Some(page) = self.backlog.pop()
         {
-            let used = self.wall(page.used_at);
-            if let Some(disk) = &mut self.disk {
-                disk.keep(&page, self.store.block(page.block.0), used);
-            }
+            self.keep_page(&page);
         }
         self.settle();
     }
@@ -99,10 +106,9 @@ impl Scheduler {
     fn unsaved_pages(&mut self) -> Vec<Page> {
         let Some(disk) = &mut self.disk else { return Vec::new() };
         let started = self.started_at;
-        let pages = self.cache.pages(|hash, group, used_at| {
-            let since = used_at.since(Moment::START).as_millis();
-            !disk.touch(hash, group, started.saturating_add(since as u64))
-        });
+        let pages = self
+            .cache
+            .pages(|hash, group, used_at| !disk.touch(hash, group, wall(started, used_at)));
         disk.note_touched();
         pages
     }
