@@ -36,6 +36,7 @@ mod fork;
 mod holdings;
 pub(crate) mod masks;
 mod order;
+mod pace;
 mod paging;
 mod pin;
 
@@ -121,6 +122,8 @@ pub(crate) struct Scheduler {
     masks: masks::Masks,
     stop_at: Option<Instant>,
     recent: Recent,
+    /// What steps cost, for those that others wait for.
+    pace: pace::Pace,
     answer_tokens: u64,
     prompt_tokens: u64,
     /// Reused by every step.
@@ -166,6 +169,7 @@ impl Scheduler {
             masks: masks::Masks::default(),
             stop_at: None,
             recent: Recent::default(),
+            pace: pace::Pace::default(),
             answer_tokens: 0,
             prompt_tokens: 0,
             logits: Vec::new(),

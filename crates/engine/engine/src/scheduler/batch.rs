@@ -11,9 +11,7 @@ use crate::sampling::prompt_logprobs;
 use crate::sequence::Sequence;
 
 use super::Scheduler;
-
-/// The most prompt tokens in a step while another call decodes: its next token waits for the whole step.
-const CHUNK_BESIDE_DECODING: usize = 128;
+use super::pace::{FEWEST, STEP};
 
 /// Rows of one call from which a step tells what a prompt's tokens cost.
 const PREFILL_ROWS: usize = 32;
@@ -52,8 +50,17 @@ impl Scheduler {
         self.hand_out(&parts);
     }
 
-    /// What computing prompts costs is what reading them back is held against.
+    /// What computing prompts costs is what a step beside others may take of them, and what reading them back is held against.
     fn note_computed(&mut self, parts: &[Part], took: Duration) {
+        let (mut rows, mut depths) = (0, 0.0);
+        for part in parts.iter().filter(|part| part.rows > 1) {
+            let start = self.running.iter().find(|s| s.id == part.id).map_or(0, |s| s.computed);
+            rows += part.rows;
+            depths += part.rows as f64 * (start as f64 + part.rows as f64 / 2.0);
+        }
+        if rows > 0 {
+            self.pace.note(depths / rows as f64, rows, took);
+        }
         let Some(disk) = &mut self.disk else { return };
         let Some(largest) = parts.iter().max_by_key(|part| part.rows) else { return };
         let sequence = self.running.iter().find(|s| s.id == largest.id);
@@ -64,13 +71,12 @@ impl Scheduler {
         }
     }
 
-    /// One token for each call that decodes; the chunk's prompt tokens for the others, oldest first.
+    /// One token for each call that decodes; the chunk's prompt tokens for the others, oldest first, and beside decoding no
+    /// more of them than a step has time for.
     fn plan(&self) -> Vec<Part> {
         let decoding = |pending: usize| pending == 1;
         let mut chunk = self.config.chunk.get();
-        if self.running.iter().any(|s| decoding(s.pending())) {
-            chunk = chunk.min(CHUNK_BESIDE_DECODING);
-        }
+        let mut time = self.running.iter().any(|s| decoding(s.pending())).then_some(STEP);
         let mut parts = Vec::with_capacity(self.running.len());
         let row_bytes = self.model.config().vocab_size * size_of::<f32>();
         let mut scored = (PROMPT_LOGITS / row_bytes).max(1);
@@ -79,10 +85,18 @@ impl Scheduler {
             let mut rows = if decoding(pending) { 1 } else { pending.min(chunk) };
             if sequence.scores_prompt() {
                 rows = rows.min(scored);
-                scored -= rows;
             }
             if !decoding(pending) {
+                if let Some(left) = &mut time {
+                    let (fits, takes) = self.pace.fit(sequence.computed, *left, rows);
+                    // The first goes on, however slowly; those after it rather wait for the next step.
+                    rows = if *left == STEP { fits.max(FEWEST.min(rows)) } else { fits };
+                    *left = left.saturating_sub(takes);
+                }
                 chunk -= rows;
+            }
+            if sequence.scores_prompt() {
+                scored -= rows;
             }
             if rows > 0 {
                 parts.push(Part { id: sequence.id, rows });
