@@ -69,6 +69,18 @@ pub(crate) fn complete(
     max_tokens: u32,
     slot: Option<usize>,
 ) -> Result<Completion> {
+    complete_watched(url, model, prompt, max_tokens, slot, |_| ())
+}
+
+/// The same; `each` is told of each event with a part of the answer how many there were.
+pub(crate) fn complete_watched(
+    url: &str,
+    model: Option<&str>,
+    prompt: &str,
+    max_tokens: u32,
+    slot: Option<usize>,
+    mut each: impl FnMut(usize),
+) -> Result<Completion> {
     let agent = agent();
     let mut body = json!({
         "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": true,
@@ -114,6 +126,7 @@ pub(crate) fn complete(
             if !text.is_empty() || choice["finish_reason"].is_null() {
                 moments.push(Instant::now());
                 answer.push_str(text);
+                each(moments.len());
             }
         }
         if event["usage"].is_object() {

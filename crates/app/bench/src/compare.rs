@@ -1,29 +1,23 @@
-//! Servers in turn, each started cold, so that a drift of the machine's speed touches all alike.
-
-use std::time::Duration;
+//! One user's questions about a file, server against server.
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use serde::Serialize;
 
-use crate::process::Server;
-use crate::session::{Session, SessionResult};
+use crate::InputArgs;
+use crate::contender::TurnArgs;
+use crate::session::SessionResult;
 use crate::statistics::{Ratio, Spread};
 
-/// A server to measure.
-#[derive(Debug, Clone)]
-pub(crate) struct Contender {
-    pub(crate) name: String,
-    pub(crate) command: String,
-}
-
-impl Contender {
-    /// Reads `NAME=COMMAND`.
-    pub(crate) fn parse(text: &str) -> Result<Contender> {
-        let (name, command) =
-            text.split_once('=').with_context(|| format!("--server {text}: write NAME=COMMAND"))?;
-        ensure!(command.contains("{port}"), "--server {name}: its command must hold {{port}}");
-        Ok(Contender { name: name.to_owned(), command: command.to_owned() })
-    }
+#[derive(Args)]
+pub(crate) struct CompareArgs {
+    #[command(flatten)]
+    turns: TurnArgs,
+    /// How much of the file is used, in characters, cut at a line's end; 0 for all of it.
+    #[arg(long, default_value_t = 0)]
+    characters: usize,
+    #[command(flatten)]
+    pub(crate) input: InputArgs,
 }
 
 /// What is compared.
@@ -85,29 +79,21 @@ pub(crate) struct Comparison {
     pub(crate) ratios: Vec<Ratio<Measure>>,
 }
 
-/// Runs `rounds` rounds; in each, every server is started, asked and ended once.
-pub(crate) fn run(
-    session: &Session,
-    contenders: &[Contender],
-    rounds: usize,
-    limit: Duration,
-) -> Result<Comparison> {
-    ensure!(contenders.len() >= 2, "at least two servers are needed to compare");
-    ensure!(rounds >= 1, "at least one round is needed");
-    let mut servers: Vec<Measured> = contenders
-        .iter()
-        .map(|c| Measured { name: c.name.clone(), sessions: Vec::new() })
-        .collect();
-    for round in 1..=rounds {
-        for (contender, measured) in contenders.iter().zip(&mut servers) {
-            let server = Server::start(&contender.command, limit)
-                .with_context(|| format!("start {} for round {round}", contender.name))?;
-            let label = format!("round {round}/{rounds} {}", contender.name);
-            measured.sessions.push(session.run(&server.url, &label)?);
-        }
+impl CompareArgs {
+    pub(crate) fn run(&self) -> Result<Comparison> {
+        let contenders = self.turns.contenders()?;
+        ensure!(contenders.len() >= 2, "at least two servers are needed to compare");
+        let (session, _) = self.input.session(self.characters)?;
+        let results =
+            self.turns.measure(&contenders, |_, server, label| session.run(&server.url, label))?;
+        let servers: Vec<Measured> = contenders
+            .into_iter()
+            .zip(results)
+            .map(|(contender, sessions)| Measured { name: contender.name, sessions })
+            .collect();
+        let ratios = ratios(&servers).context("a measure has no samples")?;
+        Ok(Comparison { servers, ratios })
     }
-    let ratios = ratios(&servers).context("a measure has no samples")?;
-    Ok(Comparison { servers, ratios })
 }
 
 fn ratios(servers: &[Measured]) -> Option<Vec<Ratio<Measure>>> {
@@ -167,12 +153,5 @@ mod tests {
         assert_eq!(row(Measure::LaterTtft).rival, "y");
         assert_eq!(row(Measure::DecodeRate).rival, "x");
         assert_eq!(row(Measure::DecodeRate).ratio.median, 2.0);
-    }
-
-    #[test]
-    fn a_contender_needs_a_name_and_a_port() {
-        assert!(Contender::parse("just words").is_err());
-        assert!(Contender::parse("a=serve").is_err());
-        assert_eq!(Contender::parse("a=serve --port {port}").unwrap().name, "a");
     }
 }

@@ -10,26 +10,21 @@ mod slots;
 mod turn;
 mod watch;
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
 use self::turn::{Crowd, Turn};
 use crate::InputArgs;
-use crate::compare::Contender;
-use crate::process::Server;
+use crate::contender::TurnArgs;
 use crate::statistics::{Ratio, Spread};
 
 pub(crate) use self::report::table;
 
 #[derive(Args)]
 pub(crate) struct CrowdArgs {
-    /// A server to measure: NAME=COMMAND, with {port} for the port to listen on and {dir} for a folder that
-    /// ends with it. The first is compared with each of the others.
-    #[arg(long = "server", value_name = "NAME=COMMAND", required = true, num_args = 1)]
-    servers: Vec<String>,
+    #[command(flatten)]
+    turns: TurnArgs,
     /// How many users ask at once.
     #[arg(long, default_value_t = 8)]
     users: usize,
@@ -44,12 +39,6 @@ pub(crate) struct CrowdArgs {
     /// about 6,000 tokens of the case file.
     #[arg(long, default_value_t = 20_300)]
     characters: usize,
-    /// How often each is measured, in turn.
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// How long a server may take to answer /health, in seconds.
-    #[arg(long, default_value_t = 120)]
-    start_seconds: u64,
     #[command(flatten)]
     pub(crate) input: InputArgs,
 }
@@ -145,16 +134,15 @@ pub(crate) struct Crowds {
 
 impl CrowdArgs {
     pub(crate) fn run(&self) -> Result<Crowds> {
-        let contenders =
-            self.servers.iter().map(|s| Contender::parse(s)).collect::<Result<Vec<_>>>()?;
+        let contenders = self.turns.contenders()?;
         for name in &self.restore {
             ensure!(
                 contenders.iter().any(|c| c.name == *name),
                 "--restore {name}: there is no --server of that name"
             );
         }
-        ensure!(self.users >= 1 && self.rounds >= 1, "at least one user and one round are needed");
-        let mut session = self.input.session()?;
+        ensure!(self.users >= 1, "at least one user is needed");
+        let (session, rest) = self.input.session(self.characters)?;
         ensure!(
             session.questions.len() > self.users,
             "{} users and one alone need {} questions, {} found",
@@ -162,44 +150,23 @@ impl CrowdArgs {
             self.users + 1,
             session.questions.len()
         );
-        let rest = cut(&mut session.file, self.characters);
         ensure!(
             self.resident == 0 || !rest.is_empty(),
             "--resident takes its prompts from the rest of the file, and --characters leaves none"
         );
         let crowd = Crowd { session, users: self.users, resident: self.resident, rest };
-        let limit = Duration::from_secs(self.start_seconds);
-        let mut servers: Vec<Measured> = contenders
-            .iter()
-            .map(|c| Measured { name: c.name.clone(), turns: Vec::new() })
+        let results = self.turns.measure(&contenders, |contender, server, label| {
+            eprintln!("{label}");
+            crowd.turn(&server.url, self.restore.contains(&contender.name))
+        })?;
+        let servers: Vec<Measured> = contenders
+            .into_iter()
+            .zip(results)
+            .map(|(contender, turns)| Measured { name: contender.name, turns })
             .collect();
-        for round in 0..self.rounds {
-            // The order turns, so that none always comes after the slowest.
-            for i in 0..contenders.len() {
-                let at = (i + round) % contenders.len();
-                let contender = &contenders[at];
-                eprintln!("round {}/{}: {}", round + 1, self.rounds, contender.name);
-                let server = Server::start(&contender.command, limit)
-                    .with_context(|| format!("start {}", contender.name))?;
-                let by_hand = self.restore.contains(&contender.name);
-                let turn = crowd
-                    .turn(&server.url, by_hand)
-                    .with_context(|| format!("measure {}", contender.name))?;
-                servers[at].turns.push(turn);
-            }
-        }
         let ratios = ratios(&servers);
         Ok(Crowds { users: self.users, resident: self.resident, servers, ratios })
     }
-}
-
-/// Shortens a text to at most so many characters (0: all), to whole lines where there are any. Returns the rest.
-fn cut(text: &mut String, characters: usize) -> String {
-    let Some((end, _)) = text.char_indices().nth(characters).filter(|_| characters > 0) else {
-        return String::new();
-    };
-    let end = text[..end].rfind('\n').map_or(end, |newline| newline + 1);
-    text.split_off(end)
 }
 
 fn ratios(servers: &[Measured]) -> Vec<Ratio<Measure>> {

@@ -1,15 +1,18 @@
 //! `tapri-bench`: measures OpenAI-compatible servers with a session of questions about one file.
 //!
 //! `session` drives one server; `compare` starts servers in turn, each cold, and prints ratios; `crowd` does so with many users
-//! at once; `gateway` measures what gateways add to a call. Prompts are
-//! text and the same for each, answers have a fixed length (`ignore_eos`), times are the client's own clock.
+//! at once; `lengths` times questions of several lengths, `neighbour` what one user's long prompt does to another's answer;
+//! `gateway` measures what gateways add to a call. Prompts are text and the same for each, answers have a fixed length (`ignore_eos`), times are the client's own clock.
 //! The method and its results are in `docs/benchmarks.md`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's data goes to stdout")]
 
 mod client;
 mod compare;
+mod contender;
 mod crowd;
 mod gateway;
+mod lengths;
+mod neighbour;
 mod process;
 mod report;
 mod session;
@@ -19,6 +22,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
 
 use crate::session::{Session, SessionResult};
 
@@ -34,9 +38,13 @@ enum Command {
     /// Ask every question of one running server, and print what it took.
     Session(SessionArgs),
     /// Start servers in turn, each cold, ask every question of each, and print ratios.
-    Compare(CompareArgs),
+    Compare(compare::CompareArgs),
     /// Start servers in turn, each cold, let many users ask about one file at once, and print ratios.
     Crowd(crowd::CrowdArgs),
+    /// Start servers in turn, let each read a file, and time questions of several lengths about it.
+    Lengths(lengths::LengthsArgs),
+    /// Start servers in turn, and measure how one user's answer is held up while another's long prompt is read.
+    Neighbour(neighbour::NeighbourArgs),
     /// Measure what gateways add to a call, in front of a fake upstream.
     Gateway(gateway::GatewayArgs),
 }
@@ -72,25 +80,10 @@ struct SessionArgs {
     input: InputArgs,
 }
 
-#[derive(Args)]
-struct CompareArgs {
-    /// A server to measure: NAME=COMMAND, with {port} for the port to listen on. The first is compared with
-    /// the best of the others, measure by measure.
-    #[arg(long = "server", value_name = "NAME=COMMAND", required = true, num_args = 1)]
-    servers: Vec<String>,
-    /// How often each is measured, in turn.
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// How long a server may take to answer /health, in seconds.
-    #[arg(long, default_value_t = 120)]
-    start_seconds: u64,
-    #[command(flatten)]
-    input: InputArgs,
-}
-
 impl InputArgs {
-    fn session(&self) -> Result<Session> {
-        let file = std::fs::read_to_string(&self.file)
+    /// What is asked, of so many characters of the file (0: all), and the rest of the file.
+    fn session(&self, characters: usize) -> Result<(Session, String)> {
+        let mut file = std::fs::read_to_string(&self.file)
             .with_context(|| format!("read the file {}", self.file.display()))?;
         let questions = std::fs::read_to_string(&self.questions)
             .with_context(|| format!("read the questions {}", self.questions.display()))?;
@@ -106,51 +99,36 @@ impl InputArgs {
             "at least two questions are needed, {} found",
             questions.len()
         );
-        Ok(Session { file, questions, max_tokens: self.max_tokens, model: self.model.clone() })
+        let rest = session::cut(&mut file, characters);
+        let (max_tokens, model) = (self.max_tokens, self.model.clone());
+        Ok((Session { file, questions, max_tokens, model }, rest))
     }
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Session(args) => {
-            let result: SessionResult = args.input.session()?.run(&args.url, "session")?;
-            if args.input.json {
-                println!("{}", serde_json::to_string_pretty(&result)?);
-            } else {
-                println!("{}", report::session(&result));
-            }
+            let (session, _) = args.input.session(0)?;
+            let result: SessionResult = session.run(&args.url, "session")?;
+            print(args.input.json, &result, report::session)
         }
-        Command::Gateway(args) => {
-            let results = args.run()?;
-            if args.json {
-                println!("{}", serde_json::to_string_pretty(&results)?);
-            } else {
-                println!("{}", gateway::table(&results));
-            }
-        }
-        Command::Crowd(args) => {
-            let crowds = args.run()?;
-            if args.input.json {
-                println!("{}", serde_json::to_string_pretty(&crowds)?);
-            } else {
-                println!("{}", crowd::table(&crowds));
-            }
-        }
-        Command::Compare(args) => {
-            let servers = args
-                .servers
-                .iter()
-                .map(|s| compare::Contender::parse(s))
-                .collect::<Result<Vec<_>>>()?;
-            let session = args.input.session()?;
-            let limit = std::time::Duration::from_secs(args.start_seconds);
-            let comparison = compare::run(&session, &servers, args.rounds, limit)?;
-            if args.input.json {
-                println!("{}", serde_json::to_string_pretty(&comparison)?);
-            } else {
-                println!("{}", report::comparison(&comparison));
-            }
+        Command::Gateway(args) => print(args.json, &args.run()?, gateway::table),
+        Command::Crowd(args) => print(args.input.json, &args.run()?, crowd::table),
+        Command::Compare(args) => print(args.input.json, &args.run()?, report::comparison),
+        Command::Lengths(args) => print(args.input.json, &args.run()?, lengths::table),
+        Command::Neighbour(args) => {
+            print(args.input.json, args.run()?.as_slice(), neighbour::table)
         }
     }
+}
+
+/// JSON, or a table for people.
+fn print<T: Serialize + ?Sized>(
+    json: bool,
+    results: &T,
+    table: impl Fn(&T) -> String,
+) -> Result<()> {
+    let text = if json { serde_json::to_string_pretty(results)? } else { table(results) };
+    println!("{text}");
     Ok(())
 }

@@ -63,6 +63,15 @@ impl Session {
     }
 }
 
+/// Shortens a text to at most so many characters (0: all), to whole lines where there are any. Returns the rest.
+pub(crate) fn cut(text: &mut String, characters: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(characters).filter(|_| characters > 0) else {
+        return String::new();
+    };
+    let end = text[..end].rfind('\n').map_or(end, |newline| newline + 1);
+    text.split_off(end)
+}
+
 impl SessionResult {
     fn new(calls: Vec<Completion>) -> Option<Self> {
         let (first, later) = calls.split_first()?;
@@ -112,6 +121,18 @@ mod tests {
         assert_eq!(result.decode_tokens_per_second, 20.0);
         assert_eq!(result.cached_tokens, Some(288));
         assert_eq!(result.prompt_tokens, 400);
+    }
+
+    #[test]
+    fn a_file_is_cut_at_a_line() {
+        let mut text = "one\ntwo\nthree\n".to_owned();
+        assert_eq!(cut(&mut text, 9), "three\n");
+        assert_eq!(text, "one\ntwo\n");
+        assert_eq!(cut(&mut text, 0), "");
+        assert_eq!(cut(&mut text, 100), "");
+        let mut text = "ééé".to_owned();
+        assert_eq!(cut(&mut text, 2), "é");
+        assert_eq!(text, "éé");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -214,18 +214,6 @@ fn together_is_the_time_in_which_all_decode() {
     assert_eq!(turn::together(&calls), Some(200.0));
     let apart = [call(begun, 0, 10, 3, 3), call(begun, 500, 10, 3, 3)];
     assert_eq!(turn::together(&apart), None);
-}
-
-#[test]
-fn a_file_is_cut_at_a_line() {
-    let mut text = "one\ntwo\nthree\n".to_owned();
-    assert_eq!(cut(&mut text, 9), "three\n");
-    assert_eq!(text, "one\ntwo\n");
-    assert_eq!(cut(&mut text, 0), "");
-    assert_eq!(cut(&mut text, 100), "");
-    let mut text = "ééé".to_owned();
-    assert_eq!(cut(&mut text, 2), "é");
-    assert_eq!(text, "éé");
 }
 
 fn measured(name: &str, turns: &[(f64, Option<f64>, Option<u64>)]) -> Measured {

@@ -111,7 +111,7 @@ mod tests {
         let mut pace = Pace::default();
         let (rows, times) = read(&mut pace, 0, 30_000);
         assert!(times.iter().all(|time| *time < STEP.mul_f64(1.15)), "{times:?}");
-        assert!(rows.iter().max().unwrap() > &200, "much at the start: {rows:?}");
+        assert!(rows.iter().any(|rows| *rows > 200), "much at the start: {rows:?}");
         let last = rows[rows.len() - 2];
         assert!((16..80).contains(&last), "little at the end: {last}");
     }
