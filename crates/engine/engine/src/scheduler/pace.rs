@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The time that a step with a prompt's tokens may take: with a step of decoding before it, the pause that a reader sees stays
 /// below 150 ms.
-pub(super) const STEP: Duration = Duration::from_millis(110);
+pub(super) const STEP: Duration = Duration::from_millis(100);
 
 /// A tile: the fewest tokens of the oldest prompt that a step takes, so that it is read at last on any machine.
 pub(super) const FEWEST: usize = 16;
