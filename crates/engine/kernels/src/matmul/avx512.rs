@@ -1,8 +1,8 @@
 //! AVX-512 with VNNI: 16 columns of the product in one register, 4 k to an instruction.
 //!
-//! Few rows take the direct kernel, which unpacks a panel's block in registers and uses it for all rows at once, so that
-//! the matrix is read once and in order. More rows take the tiles: two panels are unpacked into this thread's
-//! scratch, then tiles of up to 6 rows by 2 panels run over them.
+//! One or two rows take the direct kernel, which unpacks a panel's block in registers and uses it for all rows at once, so that
+//! the matrix is read once and in order. More rows take the tiles: two panels are unpacked into this thread's scratch, chunk by
+//! chunk, then tiles of up to 6 rows by 2 panels run over them, and meanwhile the next chunk is asked for.
 //!
 //! Weights enter as unsigned bytes, the quant plus 128; the excess, 128 times the sum of the activations, is taken off in
 //! advance, as the accumulator starts from [`Block::start`](crate::activations::Block::start). A product of 32 stays below
@@ -22,12 +22,6 @@ use crate::weights::unpack::{has_half_scales, has_minima};
 
 pub(super) use float::floats;
 
-/// Up to so many rows, unpacking in registers beats unpacking into scratch.
-const DIRECT_ROWS: usize = direct::MOST_ROWS;
-
-/// Up to so many rows, fetching the matrix takes about as long as multiplying it.
-const STREAM_ROWS: usize = 32;
-
 /// Quantised weights by 8-bit rows, `[m][blocks]`.
 ///
 /// # Safety
@@ -38,17 +32,15 @@ pub(super) unsafe fn quantised(
     rows: &[Block],
     out: &Output<'_>,
 ) {
-    let large = weights.bytes() >= AHEAD_BYTES;
     // The tiles and the direct kernel follow raw pointers through `rows`.
     assert_eq!(rows.len(), out.m * weights.layout().blocks, "rows of activations");
-    if out.m <= DIRECT_ROWS {
+    if out.m <= direct::most_rows(weights.quant()) {
         let panels_each = split::panels_of_a_stream(compute, weights);
         split::run(compute, weights, out.m, weights.panels().div_ceil(panels_each), |item| {
             let first = item * panels_each;
-            let end = (first + panels_each).min(weights.panels());
-            for panel in first..end {
+            for panel in first..(first + panels_each).min(weights.panels()) {
                 // SAFETY: the CPU has the path, and this panel is this item's alone.
-                unsafe { direct::panel(weights, panel, rows, large && panel + 1 < end, out) };
+                unsafe { direct::panel(weights, panel, rows, out) };
             }
         });
         return;
@@ -58,15 +50,14 @@ pub(super) unsafe fn quantised(
         (_, true) => tile::pair::<false, true>,
         _ => tile::pair::<false, false>,
     };
-    if out.m <= STREAM_ROWS {
+    if out.m <= tile::STREAM_ROWS {
         let pairs = weights.panels().div_ceil(2);
         let pairs_each = split::panels_of_a_stream(compute, weights).div_ceil(2);
         split::run(compute, weights, out.m, pairs.div_ceil(pairs_each), |item| {
             let first = item * pairs_each;
-            let end = (first + pairs_each).min(pairs);
-            for pair in first..end {
+            for pair in first..(first + pairs_each).min(pairs) {
                 // SAFETY: the CPU has the path, and these panels are this item's alone.
-                unsafe { tiles(weights, pair, rows, 0..out.m, large && pair + 1 < end, out) };
+                unsafe { tiles(weights, pair, rows, 0..out.m, out) };
             }
         });
         return;
@@ -75,13 +66,9 @@ pub(super) unsafe fn quantised(
     split::run(compute, weights, out.m, grid.items(), |item| {
         let (pair, part) = grid.item(item);
         // SAFETY: the CPU has the path, and these panels of these rows are this item's alone.
-        unsafe { tiles(weights, pair, rows, part, false, out) };
+        unsafe { tiles(weights, pair, rows, part, out) };
     });
 }
-
-/// Matrices from this size on are asked for in advance: no core's own cache holds them from step to step. (Measured with 8 rows: a
-/// head of 178 MB takes a quarter less time with that, matrices of 2 MB a tenth more.)
-const AHEAD_BYTES: usize = 16 << 20;
 
 /// Calls a function that is generic over the format with `weights`' format.
 macro_rules! with_format {

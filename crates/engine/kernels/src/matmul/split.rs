@@ -11,7 +11,7 @@ const WORTH_THREADS: usize = 1 << 17;
 
 /// What a thread reads of a streamed matrix before it asks for more: long enough that asking costs nothing, short enough
 /// that the threads end together.
-const STREAM_BYTES: usize = 64 << 10;
+const STREAM_BYTES: usize = 256 << 10;
 
 /// Rows that are worth unpacking the panels once more for.
 const ROWS_WORTH_UNPACKING: usize = 64;

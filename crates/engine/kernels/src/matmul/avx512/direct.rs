@@ -2,7 +2,6 @@
 
 use std::arch::x86_64::*;
 
-use super::ahead::Ahead;
 use super::unpack::{self, Q6_K};
 use super::with_format;
 use crate::activations::Block;
@@ -10,76 +9,60 @@ use crate::matmul::Output;
 use crate::quant::Quant;
 use crate::weights::Weights;
 
-/// Rows whose sums fit the registers beside a block's 8 groups.
-pub(super) const MOST_ROWS: usize = 8;
+/// Rows up to which this is quicker than the tiles: with more, one row's products after another's keep the ports half as busy as two
+/// panels' side by side. (Measured; Q6_K takes longer to unpack into memory.)
+pub(super) const fn most_rows(quant: Quant) -> usize {
+    if matches!(quant, Quant::Q6K) { MOST_ROWS } else { 2 }
+}
 
-/// From so many rows on the next panel is asked for in advance: with fewer the processor's own look-ahead is enough.
-const AHEAD_FROM: usize = 3;
+const MOST_ROWS: usize = 4;
 
-/// One panel of the product, for all of up to [`MOST_ROWS`] rows. With `ahead`, the next is asked for meanwhile.
+/// One panel of the product, for all of up to [`MOST_ROWS`] rows.
 ///
 /// # Safety
 /// The CPU has the AVX-512 path, `rows` is `[out.m][blocks]` with `out.m` from 1 to `MOST_ROWS`, and no other thread
 /// writes this panel.
-pub(super) unsafe fn panel(
-    weights: &Weights,
-    panel: usize,
-    rows: &[Block],
-    ahead: bool,
-    out: &Output<'_>,
-) {
-    let ahead = if ahead && out.m >= AHEAD_FROM {
-        Ahead::new(weights, panel + 1..panel + 2, 1)
-    } else {
-        Ahead::none()
-    };
+pub(super) unsafe fn panel(weights: &Weights, panel: usize, rows: &[Block], out: &Output<'_>) {
     // SAFETY: the caller's contract.
-    unsafe { with_format!(weights.quant(), of_format, (weights, panel, rows, ahead, out)) }
+    unsafe { with_format!(weights.quant(), of_format, (weights, panel, rows, out)) }
 }
 
+/// The same, for a format.
+///
+/// # Safety
+/// As for [`panel`], and the format is the matrix's.
 unsafe fn of_format<const F: u8>(
     weights: &Weights,
     panel: usize,
     rows: &[Block],
-    ahead: Ahead,
     out: &Output<'_>,
 ) {
     // SAFETY: the caller's contract, passed on; each arm has the rows that it names.
     unsafe {
         match out.m {
-            1 => of_rows::<F, 1>(weights, panel, rows, ahead, out),
-            2 => of_rows::<F, 2>(weights, panel, rows, ahead, out),
-            3 => of_rows::<F, 3>(weights, panel, rows, ahead, out),
-            4 => of_rows::<F, 4>(weights, panel, rows, ahead, out),
-            5 => of_rows::<F, 5>(weights, panel, rows, ahead, out),
-            6 => of_rows::<F, 6>(weights, panel, rows, ahead, out),
-            7 => of_rows::<F, 7>(weights, panel, rows, ahead, out),
-            _ => of_rows::<F, 8>(weights, panel, rows, ahead, out),
+            1 => of_rows::<F, 1>(weights, panel, rows, out),
+            2 => of_rows::<F, 2>(weights, panel, rows, out),
+            3 => of_rows::<F, 3>(weights, panel, rows, out),
+            _ => of_rows::<F, 4>(weights, panel, rows, out),
         }
     }
 }
 
+/// The same, for `R` rows.
+///
+/// # Safety
+/// As for [`of_format`], and `R` is `out.m`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn of_rows<const F: u8, const R: usize>(
     weights: &Weights,
     index: usize,
     rows: &[Block],
-    mut ahead: Ahead,
     out: &Output<'_>,
 ) {
     let layout = weights.layout();
-    if R >= AHEAD_FROM {
-        for row in 0..R {
-            // SAFETY: this panel is this call's alone.
-            unsafe { out.expect_store(row, index) };
-        }
-    }
     let panel = weights.panel(index).as_ptr();
     let mut sums = [_mm512_setzero_ps(); R];
     for block in 0..layout.blocks {
-        if R >= AHEAD_FROM {
-            ahead.step();
-        }
         // SAFETY: the block is inside the panel.
         let unpacked = unsafe { unpack::block::<F>(layout, panel, block) };
         for (row, sum) in sums.iter_mut().enumerate() {

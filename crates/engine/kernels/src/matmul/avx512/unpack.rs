@@ -1,6 +1,7 @@
 //! One block of a panel into registers: 8 groups of unsigned bytes (quant plus 128), scales and minima as f32.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use crate::weights::layout::{BLOCK_BYTES, Layout, SUPER};
 
@@ -207,32 +208,42 @@ pub(super) struct Pair {
     pub(super) floats: *const u8,
 }
 
-/// Bytes of scratch that [`pair`] takes.
-pub(super) fn scratch_bytes(layout: &Layout) -> usize {
-    layout.blocks * (2 * BLOCK_BYTES + PAIR_FLOATS)
+impl Pair {
+    /// From block `index` on.
+    #[inline(always)]
+    pub(super) fn block(self, index: usize) -> Pair {
+        let groups = self.groups.map(|groups| groups.wrapping_add(index * BLOCK_BYTES));
+        Pair { groups, floats: self.floats.wrapping_add(index * PAIR_FLOATS) }
+    }
 }
 
-/// Unpacks two panels. Q8_0's groups stay where they are: they are bytes already.
+/// Bytes of scratch that [`pair`] takes for so many blocks.
+pub(super) const fn scratch_bytes(blocks: usize) -> usize {
+    blocks * (2 * BLOCK_BYTES + PAIR_FLOATS)
+}
+
+/// Unpacks some blocks of two panels. Q8_0's groups stay where they are: they are bytes already.
 ///
 /// # Safety
-/// As for [`block`], for both panels; the scratch has [`scratch_bytes`] on a 64-byte boundary.
+/// As for [`block`], for both panels and all the blocks; the scratch has [`scratch_bytes`] for them on a 64-byte boundary.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(super) unsafe fn pair<const F: u8>(
     layout: &Layout,
     panels: [*const u8; 2],
+    blocks: Range<usize>,
     scratch: *mut u8,
 ) -> Pair {
     // SAFETY: the caller's contract; the scratch is cut into two panels' groups and the floats.
     unsafe {
-        let floats = scratch.add(layout.blocks * 2 * BLOCK_BYTES);
-        let mut groups = panels;
+        let floats = scratch.add(blocks.len() * 2 * BLOCK_BYTES);
+        let mut groups = panels.map(|panel| panel.add(blocks.start * layout.quants_step));
         for (place, panel) in panels.into_iter().enumerate() {
-            let to = scratch.add(place * layout.blocks * BLOCK_BYTES);
+            let to = scratch.add(place * blocks.len() * BLOCK_BYTES);
             if F != Q8_0 {
                 groups[place] = to;
             }
-            for index in 0..layout.blocks {
-                let unpacked = block::<F>(layout, panel, index);
+            for (index, source) in blocks.clone().enumerate() {
+                let unpacked = block::<F>(layout, panel, source);
                 if F != Q8_0 {
                     for (group, register) in unpacked.groups.into_iter().enumerate() {
                         let to = to.add(index * BLOCK_BYTES + group * 64);
