@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use tapri_api::{ApiError, Call, TenantScope};
 use tapri_cache::exact::{ExactCache, Filter, StoreError};
-use tapri_upstream::{Backend, Erased};
+use tapri_upstream::{Backend, Erased, Whose};
 
 use crate::Explainer;
 
@@ -62,9 +62,13 @@ impl Scopes {
         scopes.insert(tenant.to_owned(), BTreeSet::from([scope.0.clone()]));
     }
 
-    fn of(&self, tenant: &str) -> Vec<TenantScope> {
+    fn of(&self, tenant: &str) -> Vec<Whose> {
         let scopes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        scopes.get(tenant).into_iter().flatten().cloned().map(TenantScope).collect()
+        let whose = |scope: &Vec<u8>| Whose {
+            tenant: tenant.to_owned(),
+            scope: TenantScope(scope.clone()),
+        };
+        scopes.get(tenant).into_iter().flatten().map(whose).collect()
     }
 
     /// Every tenant and scope.
@@ -100,7 +104,7 @@ pub(crate) async fn purge(
     let mut report = PurgeReport::default();
     let mut kv = Ok(());
     if concerns_prompts {
-        let of: Vec<Option<TenantScope>> = match tenant {
+        let of: Vec<Option<Whose>> = match tenant {
             Some(tenant) => scopes.of(tenant).into_iter().map(Some).collect(),
             None => vec![None],
         };
@@ -110,8 +114,8 @@ pub(crate) async fn purge(
                 None => scopes.tenants().iter().for_each(|tenant| explainer.forget(tenant)),
             }
         }
-        for scope in of {
-            match backend.erase(scope).await {
+        for whose in of {
+            match backend.erase(whose).await {
                 Ok(Some(Erased { dropped, in_use, pins })) => {
                     if pins > 0 {
                         *report.pins.get_or_insert(0) += pins;

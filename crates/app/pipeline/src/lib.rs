@@ -59,5 +59,5 @@ pub use tapri_insight as insight;
 pub use tapri_ledger as ledger;
 pub use tapri_upstream::{
     Backend, BackendStats, DiskStats, EMBEDDED, Erased, Holding, Holdings, MapRun, ModelCard, Pin,
-    Pinned, Pins, PrefixMap, UpstreamStats, no_pins,
+    Pinned, Pins, PrefixMap, UpstreamStats, Whose, no_pins,
 };

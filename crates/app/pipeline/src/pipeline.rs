@@ -13,7 +13,7 @@ use tapri_cache::exact::{ExactCache, ExactStats, Filter};
 use tapri_cache::semantic::SemanticCache;
 use tapri_upstream::{
     Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, Pinned, Pins, PrefixMap,
-    UpstreamStats,
+    UpstreamStats, Whose,
 };
 
 use crate::erasing::{self, PurgeError, PurgeReport, Scopes};
@@ -268,19 +268,19 @@ impl Pipeline {
         self.backend.pin(call).await
     }
 
-    /// What a scope has pinned; `None` where nothing can be.
-    pub async fn pins(&self, scope: TenantScope) -> Result<Option<Pins>, ApiError> {
-        self.backend.pins(scope).await
+    /// What a tenant has pinned; `None` where nothing can be.
+    pub async fn pins(&self, whose: Whose) -> Result<Option<Pins>, ApiError> {
+        self.backend.pins(whose).await
     }
 
-    /// Takes a pin of a scope away. `false`: it has none of this name.
-    pub async fn unpin(&self, scope: TenantScope, id: u64) -> Result<bool, ApiError> {
-        self.backend.unpin(scope, id).await
+    /// Takes a pin of a tenant away. `false`: it has none of this name.
+    pub async fn unpin(&self, whose: Whose, id: u64) -> Result<bool, ApiError> {
+        self.backend.unpin(whose, id).await
     }
 
-    /// Forgets what the prefix cache holds of a scope, its pins included. `None` where there is no such cache.
-    pub async fn reset(&self, scope: TenantScope) -> Result<Option<Erased>, ApiError> {
-        self.backend.erase(Some(scope)).await
+    /// Forgets what the prefix cache holds of a tenant, its pins included. `None` where there is no such cache.
+    pub async fn reset(&self, whose: Whose) -> Result<Option<Erased>, ApiError> {
+        self.backend.erase(Some(whose)).await
     }
 
     /// The backend's counters, where it has any.

@@ -45,7 +45,7 @@ pub struct ServerConfig {
 pub struct StartPin {
     /// What it is called in the log: its file.
     pub name: String,
-    /// Whose it is; `None` for the one tenant, where no keys are configured.
+    /// Whose it is; `None` where there is one tenant.
     pub tenant: Option<String>,
     /// What is pinned.
     pub start: Start,

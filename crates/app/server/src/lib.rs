@@ -46,6 +46,7 @@ pub use alerts::webhook::WebhookConfig;
 pub use config::{BodyLimit, Connections, ServerConfig, Start, StartPin, TraceCounts};
 pub use metrics::Metrics;
 pub use pages::PagesConfig;
+pub use routes::pins::PREFIX as PIN_PREFIX;
 pub use routes::{App, router};
 pub use serve::{Bound, ServeError, bind, serve};
 pub use tenants::{AccessConfig, AccessError, TenantConfig, Tenants};

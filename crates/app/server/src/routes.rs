@@ -102,10 +102,16 @@ impl App {
         self.inner.tenants.reload(access).map_err(|error| error.to_string())
     }
 
-    /// Erases what a filter matches, also what tenants left on disk that have not called since this server began.
+    /// Erases what a filter matches, also what tenants left on disk that have not called since this server began, or that
+    /// are no more.
     pub(crate) async fn purge(&self, filter: &Filter) -> Result<PurgeReport, PurgeError> {
-        for tenant in &self.tenants().current().tenants {
+        let now = self.tenants().current();
+        for tenant in &now.tenants {
             self.pipeline().note_scope(tenant.name(), &tenant.scope);
+        }
+        let named = filter.tenant.as_deref();
+        if let Some((tenant, scope)) = named.and_then(|it| Some((it, now.scope_of(it)?))) {
+            self.pipeline().note_scope(tenant, &scope);
         }
         self.pipeline().purge(filter).await
     }

@@ -110,9 +110,15 @@ pub(crate) struct Snapshot {
     pub(crate) tenants: Vec<Arc<Tenant>>,
     pub(crate) routes: Vec<Arc<RouteConfig>>,
     pub(crate) admin_key: Option<KeyHash>,
+    secret: Option<ServerSecret>,
 }
 
 impl Snapshot {
+    /// The scope that a tenant of this name has, had or would have; `None` where all have one.
+    pub(crate) fn scope_of(&self, tenant: &str) -> Option<TenantScope> {
+        self.secret.as_ref().map(|secret| secret.scope(tenant))
+    }
+
     /// Whether callers must show a key.
     pub(crate) fn asks_for_keys(&self) -> bool {
         !self.keys.is_empty()
@@ -159,8 +165,13 @@ impl Default for Tenants {
         let now = Instant::now();
         let used = Arc::new(Used::new(now));
         let tenant = Arc::new(Tenant { config, scope: TenantScope::default(), used });
-        let (keys, routes, admin_key) = (Vec::new(), Vec::new(), None);
-        let snapshot = Snapshot { keys, tenants: vec![tenant], routes, admin_key };
+        let snapshot = Snapshot {
+            keys: Vec::new(),
+            tenants: vec![tenant],
+            routes: Vec::new(),
+            admin_key: None,
+            secret: None,
+        };
         Tenants { current: RwLock::new(Arc::new(snapshot)), clock: Arc::new(Instant::now) }
     }
 }
@@ -245,7 +256,7 @@ fn snapshot(
         return Err(AccessError::NoSecret);
     }
     let routes = routes.into_iter().map(Arc::new).collect();
-    Ok(Snapshot { keys, tenants: built, routes, admin_key })
+    Ok(Snapshot { keys, tenants: built, routes, admin_key, secret })
 }
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ enum SemanticCommand {
     Label(state::LabelArgs),
 }
 
+/// The encoder where none is named.
+pub(crate) const DEFAULT_ENCODER: &str = "all-minilm-l6-v2";
+
 /// The encoder's flag, the same for every subcommand that embeds.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EncoderArgs {
@@ -51,7 +54,7 @@ pub(crate) struct EncoderArgs {
         env = "TAPRI_ENCODER",
         hide_env_values = true,
         value_name = "MODEL",
-        default_value = "all-minilm-l6-v2"
+        default_value = DEFAULT_ENCODER
     )]
     pub(crate) encoder: String,
 }

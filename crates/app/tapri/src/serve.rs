@@ -131,9 +131,10 @@ fn not_here(args: &ServeArgs, config: &Config) -> Result<()> {
     let sections = &config.sections;
     let shares = sections.tenants.iter().any(|tenant| tenant.limits.kv_share.is_some());
     let engine = sections.engine.enabled.unwrap_or(sections.upstreams.is_empty());
-    if !args.pin.is_empty() && (!engine || args.isolation == Isolation::Process) {
-        let message = "--pin keeps starts in the KV memory of the embedded engine in this process";
-        let hint = "leave --pin out, or isolation at \"scope\" and the engine on";
+    if !args.pin.is_empty() && !engine && args.isolation == Isolation::Scope {
+        let message =
+            "--pin keeps starts in the KV memory of the embedded engine, and the engine is off";
+        let hint = "write enabled = true in [engine], or take --pin out";
         return Err(Failure::usage(message, hint).into());
     }
     if shares && !engine && args.isolation == Isolation::Scope {
@@ -173,7 +174,11 @@ fn server(args: &ServeArgs, config: &Config, caches: Caches) -> Result<ServerCon
             headers: given.max_headers.map_or(connections.headers, Into::into),
         },
         shutdown_limit: given.shutdown_limit.unwrap_or(default.shutdown_limit),
-        pins: pins::read(&args.pin)?,
+        // A tenant's process pins its own.
+        pins: match args.isolation {
+            Isolation::Scope => pins::read(&args.pin)?,
+            Isolation::Process => Vec::new(),
+        },
         admin_listen: config.sections.admin.listen.clone(),
         reload: Some(reload(config, args.exact.clone(), args.semantic.clone(), caches)),
         ..default

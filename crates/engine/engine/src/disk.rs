@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tapri_kv::{BlockHash, GroupIndex, Page, Root, SlotPage, Slots, WantedPage};
 
 pub(crate) use estimate::Estimates;
-pub use folder::DiskError;
+pub use folder::{DiskError, clear_folder};
 use folder::{Folder, Geometry};
 use record::Record;
 pub(crate) use worker::Shared as Figures;

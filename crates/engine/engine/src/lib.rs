@@ -37,7 +37,7 @@ mod stop;
 pub use adapters::{AdapterFile, AdapterInfo, AdapterStartError};
 pub use config::EngineConfig;
 pub use constraint::{Constraint, ConstraintError, Grammar, JsonShape};
-pub use disk::{DiskConfig, DiskError, DiskStats};
+pub use disk::{DiskConfig, DiskError, DiskStats, clear_folder};
 pub use event::{
     Admitted, FinishReason, GenerateError, GenerateEvent, Outcome, Pin, PromptLogprobs, Timings,
     TokenEvent, TokenLogprob, TokenLogprobs, Usage,

@@ -79,14 +79,14 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Forgets what a prefix cache of its own holds of a scope, or of all scopes. Calls that run go on, and nobody finds
+    /// Forgets what a prefix cache of its own holds of a tenant, or of all tenants. Calls that run go on, and nobody finds
     /// their blocks any more. `None` where it has no such cache: what an upstream keeps is the upstream's to erase.
-    fn erase(&self, _scope: Option<TenantScope>) -> Answer<Option<Erased>> {
+    fn erase(&self, _whose: Option<Whose>) -> Answer<Option<Erased>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Pins the start that a call's prompt is: its whole blocks are computed where they aren't there, and stay in the prefix
-    /// cache until the pin is taken away or its scope is erased. What the call says of an answer doesn't matter.
+    /// cache until the pin is taken away or its tenant's blocks are erased. What the call says of an answer doesn't matter.
     ///
     /// # Errors
     /// Where there is no prefix cache of its own, or the pin doesn't fit.
@@ -94,13 +94,13 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(no_pins())))
     }
 
-    /// What a scope has pinned, whatever the salts; `None` where there is no prefix cache of its own.
-    fn pins(&self, _scope: TenantScope) -> Answer<Option<Pins>> {
+    /// What a tenant has pinned, whatever the salts; `None` where there is no prefix cache of its own.
+    fn pins(&self, _whose: Whose) -> Answer<Option<Pins>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Takes a pin of a scope away. `false`: the scope has none of this name.
-    fn unpin(&self, _scope: TenantScope, _id: u64) -> Answer<bool> {
+    /// Takes a pin of a tenant away. `false`: it has none of this name.
+    fn unpin(&self, _whose: Whose, _id: u64) -> Answer<bool> {
         Box::pin(std::future::ready(Ok(false)))
     }
 
@@ -127,6 +127,16 @@ pub trait Backend: Send + Sync + 'static {
     /// Stops it: calls get `limit` to end, the rest end with [`CallEvent::Failed`](tapri_api::CallEvent::Failed).
     /// Blocks meanwhile. Calls that come later are refused.
     fn shutdown(&self, limit: Duration);
+}
+
+/// Whose part of a prefix cache is meant. One engine for all tells them apart by scopes; where each tenant has an engine of
+/// its own, by names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whose {
+    /// The tenant's name.
+    pub tenant: String,
+    /// The scope of its blocks.
+    pub scope: TenantScope,
 }
 
 /// What was erased of a prefix cache.

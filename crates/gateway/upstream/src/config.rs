@@ -50,6 +50,8 @@ pub enum Kind {
     Vllm,
     /// A hosted API, helped by the rules for its models.
     Hosted,
+    /// A Tapri of one tenant behind this one: it gets the caller's salt and `Cache-Control` as they came.
+    Tapri,
 }
 
 impl Kind {

@@ -16,7 +16,7 @@ use tapri_engine::{Constraint, Engine, GenerateEvent, GenerateRequest, TokenId};
 
 use crate::{
     Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, Pin, Pinned, Pins,
-    PrefixMap,
+    PrefixMap, Whose,
 };
 use answers::{Answers, Shape};
 use constrain::Names;
@@ -153,10 +153,10 @@ impl Backend for Embedded {
         Box::pin(self.off_thread(move |engine, _| prompt::text(engine, &ids)))
     }
 
-    fn erase(&self, scope: Option<TenantScope>) -> Answer<Option<Erased>> {
+    fn erase(&self, whose: Option<Whose>) -> Answer<Option<Erased>> {
         Box::pin(self.off_thread(move |engine, _| {
-            let report = match scope {
-                Some(scope) => engine.forget(&tapri_engine::Scope(scope.0)),
+            let report = match whose {
+                Some(whose) => engine.forget(&tapri_engine::Scope(whose.scope.0)),
                 None => engine.reset_prefix_cache(),
             };
             let report = report.map_err(|error| convert::refusal(error, "prompt"))?;
@@ -201,9 +201,9 @@ impl Backend for Embedded {
         })
     }
 
-    fn pins(&self, scope: TenantScope) -> Answer<Option<Pins>> {
+    fn pins(&self, whose: Whose) -> Answer<Option<Pins>> {
         Box::pin(self.off_thread(move |engine, _| {
-            let scope = tapri_engine::Scope(scope.0);
+            let scope = tapri_engine::Scope(whose.scope.0);
             let pins = engine.pins(&scope).map_err(|error| convert::refusal(error, "prompt"))?;
             Ok(Some(Pins {
                 pins: pins.pins.into_iter().map(shown).collect(),
@@ -212,9 +212,9 @@ impl Backend for Embedded {
         }))
     }
 
-    fn unpin(&self, scope: TenantScope, id: u64) -> Answer<bool> {
+    fn unpin(&self, whose: Whose, id: u64) -> Answer<bool> {
         Box::pin(self.off_thread(move |engine, _| {
-            let gone = engine.unpin(&tapri_engine::Scope(scope.0), id);
+            let gone = engine.unpin(&tapri_engine::Scope(whose.scope.0), id);
             gone.map_err(|error| convert::refusal(error, "prompt"))
         }))
     }

@@ -36,7 +36,7 @@ pub mod stats;
 pub mod stream;
 
 pub use backend::{
-    Answer, Backend, EMBEDDED, Erased, ModelCard, Pin, Pinned, Pins, no_pins, unknown_model,
+    Answer, Backend, EMBEDDED, Erased, ModelCard, Pin, Pinned, Pins, Whose, no_pins, unknown_model,
 };
 pub use config::{
     Api, Credential, FleetConfig, Health, Kind, Retry, Secret, ServedModel, Timeouts,

@@ -9,7 +9,7 @@ use tapri_api::{ApiError, Call, Prompt, TenantScope};
 use crate::backend::EMBEDDED;
 use crate::{
     Answer, Backend, BackendStats, CallStream, Erased, Holdings, ModelCard, Pinned, Pins,
-    PrefixMap, UpstreamStats,
+    PrefixMap, UpstreamStats, Whose,
 };
 
 /// Backends, of which the first answers what names no model. Of two that have a model of one name the earlier is asked,
@@ -142,8 +142,8 @@ impl Backend for Several {
     }
 
     /// Every one of them is asked, so that nothing is left that one holds. The first error is told once all were.
-    fn erase(&self, scope: Option<TenantScope>) -> Answer<Option<Erased>> {
-        let answers: Vec<_> = self.all().map(|backend| backend.erase(scope.clone())).collect();
+    fn erase(&self, whose: Option<Whose>) -> Answer<Option<Erased>> {
+        let answers: Vec<_> = self.all().map(|backend| backend.erase(whose.clone())).collect();
         Box::pin(async move {
             let (mut sum, mut failed) = (None::<Erased>, None);
             for answer in answers {
@@ -173,8 +173,8 @@ impl Backend for Several {
     }
 
     /// Of the first that has a prefix cache of its own.
-    fn pins(&self, scope: TenantScope) -> Answer<Option<Pins>> {
-        let answers: Vec<_> = self.all().map(|backend| backend.pins(scope.clone())).collect();
+    fn pins(&self, whose: Whose) -> Answer<Option<Pins>> {
+        let answers: Vec<_> = self.all().map(|backend| backend.pins(whose.clone())).collect();
         Box::pin(async move {
             for answer in answers {
                 if let Some(pins) = answer.await? {
@@ -185,8 +185,8 @@ impl Backend for Several {
         })
     }
 
-    fn unpin(&self, scope: TenantScope, id: u64) -> Answer<bool> {
-        let answers: Vec<_> = self.all().map(|backend| backend.unpin(scope.clone(), id)).collect();
+    fn unpin(&self, whose: Whose, id: u64) -> Answer<bool> {
+        let answers: Vec<_> = self.all().map(|backend| backend.unpin(whose.clone(), id)).collect();
         Box::pin(async move {
             for answer in answers {
                 if answer.await? {

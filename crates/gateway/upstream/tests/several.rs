@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tapri_api::{Call, CallEvent, TenantScope};
 use tapri_engine::{Engine, EngineConfig};
 use tapri_model::tiny::TinyModel;
-use tapri_upstream::{Backend, Embedded, Several};
+use tapri_upstream::{Backend, Embedded, Several, Whose};
 
 fn embedded(name: &str) -> Arc<Embedded> {
     let config =
@@ -44,6 +44,7 @@ async fn what_each_holds_is_erased_and_the_first_s_is_shown() {
     let few = several.prefix_map(scopes, 1).await.unwrap().unwrap();
     assert_eq!((few.runs.len(), few.left_out), (1, 6));
 
+    let red = Whose { tenant: "red".to_owned(), scope: red };
     let erased = several.erase(Some(red)).await.unwrap().unwrap();
     assert_eq!((erased.dropped, erased.in_use), (12, 0), "of both");
     let held = |backend: &Arc<Embedded>| backend.stats().unwrap().blocks_cached;

@@ -21,7 +21,7 @@ use crate::tenants::limits::Size;
 use crate::{body, reply};
 
 /// What the names of pins begin with.
-const PREFIX: &str = "pin_";
+pub const PREFIX: &str = "pin_";
 
 const PATH: &str = "/cache/pins";
 
@@ -83,7 +83,7 @@ pub(crate) async fn at_start(app: App, pins: Vec<StartPin>) {
     for StartPin { name, tenant, start } in pins {
         let caller = match &tenant {
             Some(tenant) => Caller::named(app.tenants(), tenant),
-            None => Caller::without_key(app.tenants()),
+            None => Caller::only(app.tenants()),
         };
         let result = async {
             let caller = caller.ok_or_else(|| {
@@ -134,7 +134,7 @@ pub(super) async fn list(
     Extension(caller): Extension<Caller>,
 ) -> Response<Body> {
     let result = async {
-        let pins = app.pipeline().pins(caller.scope().clone()).await?.ok_or_else(no_pins)?;
+        let pins = app.pipeline().pins(caller.whose()).await?.ok_or_else(no_pins)?;
         let data: Vec<Value> = pins.pins.iter().map(|pin| show(pin, caller.name())).collect();
         let list = json!({ "object": "list", "data": data, "limit_bytes": pins.limit_bytes });
         Ok(reply::json(list.to_string()))
@@ -152,7 +152,7 @@ pub(super) async fn unpin(
     let result = async {
         let id = name.strip_prefix(PREFIX).and_then(|id| id.parse().ok());
         let gone = match id {
-            Some(id) => app.pipeline().unpin(caller.scope().clone(), id).await?,
+            Some(id) => app.pipeline().unpin(caller.whose(), id).await?,
             None => false,
         };
         if !gone {
@@ -174,7 +174,7 @@ pub(super) async fn reset(
     Extension(caller): Extension<Caller>,
 ) -> Response<Body> {
     let result = async {
-        let erased = app.pipeline().reset(caller.scope().clone()).await?;
+        let erased = app.pipeline().reset(caller.whose()).await?;
         let erased = erased.ok_or_else(|| {
             ApiError::new(ErrorKind::Invalid, "What answers here has no prefix cache of its own")
                 .code("unsupported")

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{Extensions, HeaderMap, header};
 use tapri_api::{ApiError, Call, ErrorKind, TenantScope};
+use tapri_pipeline::Whose;
 
 use super::key::KeyHash;
 use super::limits::{self, Entry, Left, Size};
@@ -50,10 +51,22 @@ impl Caller {
 
     /// The one tenant, where no keys are configured.
     pub(crate) fn without_key(tenants: &Arc<Tenants>) -> Option<Self> {
-        let now = tenants.current();
-        if now.asks_for_keys() {
+        if tenants.current().asks_for_keys() {
             return None;
         }
+        Caller::first(tenants)
+    }
+
+    /// The one tenant, with a key or without; `None` where there are more.
+    pub(crate) fn only(tenants: &Arc<Tenants>) -> Option<Self> {
+        if tenants.current().tenants.len() > 1 {
+            return None;
+        }
+        Caller::first(tenants)
+    }
+
+    fn first(tenants: &Arc<Tenants>) -> Option<Self> {
+        let now = tenants.current();
         let tenant = Arc::clone(now.tenants.first()?);
         Some(Caller { tenants: Arc::clone(tenants), now, tenant })
     }
@@ -80,6 +93,11 @@ impl Caller {
     /// Its part of every cache.
     pub fn scope(&self) -> &TenantScope {
         &self.tenant.scope
+    }
+
+    /// Its part of the prefix cache.
+    pub(crate) fn whose(&self) -> Whose {
+        Whose { tenant: self.name().to_owned(), scope: self.scope().clone() }
     }
 
     /// Whether answers say nothing of what the caches had.

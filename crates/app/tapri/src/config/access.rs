@@ -54,7 +54,8 @@ impl Config {
         Ok(tenants.into_iter().map(|tenant| (tenant.name, tenant.limits.kv_share)).collect())
     }
 
-    /// The one tenant of an engine process: the gateway that has the key. Its scope is its own, as its memory is.
+    /// The one tenant of an engine process: the gateway that has the key, which opens the operator's paths as well. Its
+    /// scope is its own, as its memory is.
     ///
     /// With the gateway's secret for it, the scope is the same after a restart.
     pub(crate) fn child(tenant: &str, key: &str, secret: Option<&str>) -> Result<Access> {
@@ -69,6 +70,7 @@ impl Config {
                 ..TenantConfig::default()
             }],
             secret: Some(secret.clone()),
+            admin_key: Some(KeyHash::of(key)),
             ..AccessConfig::default()
         };
         Ok(Access { config, secret, warnings: Vec::new() })

@@ -13,6 +13,7 @@ use tapri_upstream::{Fleet, FleetConfig};
 use tokio::runtime::Handle;
 
 use super::isolation::{Disk, Isolated, Shares};
+use super::pins;
 use crate::cli::{Isolation, ServeArgs};
 use crate::config::Config;
 use crate::embed;
@@ -96,6 +97,7 @@ fn isolated(args: &ServeArgs, config: &Config, secret: &ServerSecret) -> Result<
         shares,
         secret.clone(),
         disk,
+        pins::of_processes(&args.pin, &names)?,
     )?;
     Ok(Loaded { name: model, pipeline: Pipeline::new(Arc::new(isolated)) })
 }

@@ -4,8 +4,11 @@
 //! started by the tenant's first call and started again when it dies, after a pause that doubles. It reads from a pipe
 //! that the gateway holds: however the gateway ends, `kill -9` included, the pipe closes and the process stops. The KV
 //! memory is split by the tenants' shares, so one tenant's prompts can't push out another's.
+//!
+//! Map: `child` a process's life, and how it is asked; `reach` erasing and pins; `shares` who gets how much memory.
 
 mod child;
+mod reach;
 mod shares;
 
 use std::collections::HashMap;
@@ -14,11 +17,11 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use bytes::Bytes;
-use tapri_pipeline::api::{ApiError, Call, ErrorKind, Prompt, TenantScope};
+use tapri_pipeline::api::{ApiError, Call, ErrorKind, Prompt};
 use tapri_pipeline::{Backend, BackendStats, ModelCard};
 use tapri_server::tenants::key::new_key;
 use tapri_server::tenants::secret::ServerSecret;
-use tapri_upstream::{Answer, CallStream, Erased};
+use tapri_upstream::{Answer, CallStream, Erased, Pinned, Pins, Whose};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -53,7 +56,8 @@ struct Supervised {
 }
 
 impl Isolated {
-    /// No process yet. Adapters come with the digests of their files. To be made inside a runtime, on which the processes are watched.
+    /// No process yet, but for tenants that have something pinned from the start on. Adapters come with the digests of their
+    /// files, and pins with their tenants. To be made inside a runtime, on which the processes are watched.
     pub(super) fn new(
         model: String,
         encoder: Option<&ModelCard>,
@@ -62,6 +66,7 @@ impl Isolated {
         shares: Shares,
         secret: ServerSecret,
         disk: Option<Disk>,
+        pins: Vec<(String, String)>,
     ) -> Result<Self> {
         let card = ModelCard {
             id: model.clone(),
@@ -82,8 +87,10 @@ impl Isolated {
             .collect();
         let beside = encoder.iter().map(|card| &card.id);
         let beside = beside.chain(adapters.iter().map(|card| &card.id)).cloned().collect();
-        let starter = Starter::new(model, beside, arguments, secret, disk)?;
-        Ok(Isolated {
+        let mut warm: Vec<_> = pins.iter().map(|(tenant, _)| tenant.clone()).collect();
+        warm.dedup();
+        let starter = Starter::new(model, beside, arguments, secret, disk, pins)?;
+        let isolated = Isolated {
             card: Arc::new(card),
             encoder: encoder.map(Arc::new),
             adapters,
@@ -92,7 +99,12 @@ impl Isolated {
             children: Mutex::default(),
             stop: watch::Sender::new(false),
             runtime: Handle::current(),
-        })
+        };
+        for tenant in warm {
+            // Whether it starts is said in the log, and to who calls.
+            let _ = isolated.of(&tenant);
+        }
+        Ok(isolated)
     }
 
     /// The state of a tenant's process, which is started if it isn't there.
@@ -129,16 +141,7 @@ impl Isolated {
 async fn ready(
     state: Result<watch::Receiver<State>, ApiError>,
 ) -> Result<Arc<child::Process>, ApiError> {
-    let mut state = state?;
-    let ready =
-        tokio::time::timeout(START_LIMIT, state.wait_for(|s| !matches!(s, State::Starting)));
-    let now = match ready.await {
-        Ok(Ok(now)) => now.clone(),
-        _ => {
-            return Err(unavailable("This tenant's engine does not start", "engine_starting"));
-        }
-    };
-    match now {
+    match settled(state?).await? {
         State::Ready(process) => Ok(process),
         State::Down(pause) => {
             Err(unavailable("This tenant's engine has ended", "engine_lost").retry_after(pause))
@@ -146,6 +149,16 @@ async fn ready(
         State::Starting | State::Stopped => {
             Err(unavailable("The server is shutting down", "shutting_down"))
         }
+    }
+}
+
+/// What a process does once it no longer starts.
+async fn settled(mut state: watch::Receiver<State>) -> Result<State, ApiError> {
+    let settled =
+        tokio::time::timeout(START_LIMIT, state.wait_for(|s| !matches!(s, State::Starting)));
+    match settled.await {
+        Ok(Ok(now)) => Ok(now.clone()),
+        _ => Err(unavailable("This tenant's engine does not start", "engine_starting")),
     }
 }
 
@@ -190,20 +203,20 @@ impl Backend for Isolated {
         Box::pin(async { Err(no_tokens()) })
     }
 
-    /// The tenants' processes have no door for it, and saying that there was nothing would be an untruth.
-    fn erase(&self, _: Option<TenantScope>) -> Answer<Option<Erased>> {
-        let on_disk = self.starter.has_disk();
-        Box::pin(async move {
-            Err(ApiError::new(
-                ErrorKind::Unavailable,
-                "The engine of each tenant is a process of its own, which lets its blocks go only when it ends",
-            )
-            .code("unsupported")
-            .hint(match on_disk {
-                true => "Stop the server, delete the tenant's folder in kv_disk, and start it again",
-                false => "Start the server again to have them gone",
-            }))
-        })
+    fn erase(&self, whose: Option<Whose>) -> Answer<Option<Erased>> {
+        self.erase_parts(whose)
+    }
+
+    fn pin(&self, call: Call) -> Answer<Pinned> {
+        self.make_pin(&call)
+    }
+
+    fn pins(&self, whose: Whose) -> Answer<Option<Pins>> {
+        self.list_pins(&whose)
+    }
+
+    fn unpin(&self, whose: Whose, id: u64) -> Answer<bool> {
+        self.take_pin(&whose, id)
     }
 
     fn stats(&self) -> Option<BackendStats> {

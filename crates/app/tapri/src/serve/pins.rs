@@ -1,4 +1,4 @@
-//! `--pin`: starts that the server keeps in the KV memory.
+//! `--pin`: starts that the server keeps in the KV memory, its own or that of a tenant's process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +12,29 @@ use crate::failure::Failure;
 /// Reads the files of `--pin`, so that what is wrong with one is said before the model is loaded.
 pub(super) fn read(given: &[String]) -> Result<Vec<StartPin>> {
     given.iter().map(|given| one(given)).collect()
+}
+
+/// The tenants and files of `--pin`, for their processes, which read the files again.
+pub(super) fn of_processes(
+    given: &[String],
+    tenants: &[(String, Option<f64>)],
+) -> Result<Vec<(String, String)>> {
+    let place = |StartPin { name, tenant, start: _ }: StartPin| {
+        let known = || tenants.iter().map(|(name, _)| name);
+        let whose = match &tenant {
+            Some(tenant) => known().find(|known| *known == tenant),
+            None => known().next().filter(|_| tenants.len() == 1),
+        };
+        let Some(whose) = whose else {
+            let message = match tenant {
+                Some(tenant) => format!("--pin {tenant}={name}: there is no such tenant"),
+                None => format!("--pin {name}: there are several tenants"),
+            };
+            return Err(Failure::usage(message, "write --pin TENANT=FILE").into());
+        };
+        Ok((whose.clone(), name))
+    };
+    read(given)?.into_iter().map(place).collect()
 }
 
 fn one(given: &str) -> Result<StartPin> {
@@ -87,5 +110,18 @@ mod tests {
             assert!(error.contains(wrong), "{error}");
         }
         assert!(read(&["nowhere.json".to_owned()]).is_err());
+        // Each goes to a tenant's process.
+        let tenants = |names: &[&str]| -> Vec<_> {
+            names.iter().map(|name| ((*name).to_owned(), None)).collect()
+        };
+        let placed = of_processes(&given[..2], &tenants(&["acme"])).unwrap();
+        assert_eq!(placed, [("acme".to_owned(), body.clone()), ("acme".to_owned(), body)]);
+        for (given, names, wrong) in [
+            (&given[..1], vec!["acme", "blue"], "there are several tenants"),
+            (&given[1..2], vec!["blue"], "there is no such tenant"),
+        ] {
+            let error = of_processes(given, &tenants(&names)).unwrap_err().to_string();
+            assert!(error.contains(wrong), "{error}");
+        }
     }
 }

@@ -14,7 +14,6 @@ use tapri_cache::semantic::{
 
 use crate::config::{Config, sections as config};
 use crate::failure::Failure;
-use crate::semantic::EncoderArgs;
 
 pub(crate) use store::{check, opened};
 
@@ -38,8 +37,10 @@ pub(crate) struct SemanticServeArgs {
     /// The share of served answers that may be wrong [default: 0.01]
     #[arg(long, env = "TAPRI_SEMANTIC_BUDGET", hide_env_values = true, value_name = "SHARE")]
     semantic_budget: Option<f64>,
-    #[command(flatten)]
-    encoder: EncoderArgs,
+    /// What questions are compared by: a name from 'tapri pull', the path of a .safetensors file, or an upstream's, as
+    /// upstream:NAME/MODEL [default: all-minilm-l6-v2]
+    #[arg(long, env = "TAPRI_ENCODER", hide_env_values = true, value_name = "MODEL")]
+    encoder: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,7 +60,7 @@ impl SemanticServeArgs {
         if are_off(&policies) {
             return Ok(None);
         }
-        let embedder = embedder::embedder(config, &self.encoder)?;
+        let embedder = embedder::embedder(config, self.encoder.as_deref())?;
         let seed = std::process::id().into();
         let clock = Arc::new(SystemClock);
         let timeout = config.sections.cache.timeout;
@@ -96,7 +97,8 @@ impl SemanticServeArgs {
     /// A route that is on while its exact cache is off is refused.
     pub(crate) fn policies(&self, config: &Config, exact: &Policies) -> Result<SemanticPolicies> {
         let default = SemanticPolicy::default();
-        let budget = config.sections.budgets.semantic_wrong.unwrap_or(default.budget);
+        let budget = self.semantic_budget.or(config.sections.budgets.semantic_wrong);
+        let budget = budget.unwrap_or(default.budget);
         let mut policies = SemanticPolicies::new();
         let checked = |name: &str, policy: SemanticPolicy| {
             policy.checked().map_err(|error| {
@@ -109,7 +111,6 @@ impl SemanticServeArgs {
             ModeArg::Serve => SemanticMode::Serve,
         };
         if mode != SemanticMode::Off {
-            let budget = self.semantic_budget.unwrap_or(budget);
             for door in DOORS {
                 let policy = SemanticPolicy { mode, budget, ..default.clone() };
                 policies.insert(door.to_owned(), checked(door, policy)?);

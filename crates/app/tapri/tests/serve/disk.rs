@@ -166,7 +166,35 @@ fn each_process_of_a_tenant_has_a_folder_and_is_warm_again() {
     for tenant in ["tenant-red", "tenant-blue"] {
         assert!(!is_erased(&bench.disk().join(tenant)), "{tenant}");
     }
-    let server = bench.serve("");
+    // What a tenant that is no more has left.
+    let gone = bench.disk().join("tenant-gone");
+    fs::create_dir(&gone).unwrap();
+    for name in ["tapri-kv.records", "tapri-kv.pages"] {
+        fs::copy(bench.disk().join("tenant-blue").join(name), gone.join(name)).unwrap();
+    }
+    let mut server = bench.serve("");
     let (cached, again) = ask(&server, RED, "Who pays?");
     assert!(cached > 100 && again == first, "{cached}");
+
+    // An erasure reaches the folder of a process that runs, of one that doesn't, and of a tenant that is no more.
+    let purge = |filter: Value| {
+        let (status, _, said) = call(&server, ADMIN, "/admin/cache/purge", &filter);
+        assert_eq!(status, 200, "{said}");
+        serde_json::from_str::<Value>(&said).unwrap()["kv_blocks"].as_u64().unwrap()
+    };
+    let erased = |tenant: &str| is_erased(&bench.disk().join(tenant));
+    assert!(purge(json!({"tenant": "red"})) > 0);
+    assert_eq!(
+        [erased("tenant-red"), erased("tenant-blue"), erased("tenant-gone")],
+        [true, false, false]
+    );
+    assert!(purge(json!({"tenant": "gone"})) > 0);
+    assert_eq!([erased("tenant-blue"), erased("tenant-gone")], [false, true]);
+    assert!(purge(json!({"all": true})) > 0);
+    assert!(erased("tenant-blue"));
+    assert_eq!(crate::isolation::children(server.id()).len(), 1, "none was started for it");
+    assert_eq!(purge(json!({"all": true})), 0);
+    assert_eq!((ask(&server, RED, "Who pays?").0, ask(&server, BLUE, "Who pays?").0), (0, 0));
+    server.terminate();
+    assert!(server.wait().success());
 }

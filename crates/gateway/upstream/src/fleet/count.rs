@@ -38,8 +38,14 @@ pub(super) async fn count(inner: Arc<Inner>, call: Call) -> Result<usize, ApiErr
     ];
     let body = splice(&inbound.bytes, &edits).unwrap_or_default().into();
     let options = decode::Options::default();
-    let outgoing =
-        Outgoing { format: Format::Messages, body, options, dropped: Vec::new(), marked: None };
+    let outgoing = Outgoing {
+        format: Format::Messages,
+        body,
+        options,
+        dropped: Vec::new(),
+        marked: None,
+        directives: None,
+    };
     let key = key(&endpoint.upstream, &call)?;
     let now = tokio::time::Instant::now();
     let sent = endpoint.send(PATH, &outgoing, key, &inbound.headers, now).await;

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
 use reqwest::{Client, Response, Url};
 use tapri_api::{Format, decode};
 
@@ -201,6 +203,9 @@ impl Endpoint {
         let mut headers = self.headers(key, own);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        if let Some(directives) = outgoing.directives {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static(directives));
+        }
         let request = self.client.post(self.url(path)).headers(headers).body(outgoing.body.clone());
         let timeouts = &self.upstream.timeouts;
         let first_byte = (tokio::time::Instant::now() + timeouts.first_byte, timeouts.first_byte);

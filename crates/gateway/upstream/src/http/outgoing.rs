@@ -26,6 +26,8 @@ pub(crate) struct Outgoing {
     pub(crate) dropped: Vec<Dropped>,
     /// Bytes of text up to the last `cache_control` marker of what is sent: the caller's own, or one that was put in.
     pub(crate) marked: Option<usize>,
+    /// The value of `Cache-Control`, for those who read it.
+    pub(crate) directives: Option<&'static str>,
 }
 
 /// What helps with a body.
@@ -151,7 +153,8 @@ pub(crate) fn outgoing(
     let choices = body.get("n").and_then(Value::as_u64).unwrap_or(1);
     let options =
         decode::Options { choices: usize::try_from(choices).unwrap_or(1).max(1), client_usage };
-    Ok(Outgoing { format, body: bytes, options, dropped, marked })
+    let directives = (upstream.kind == Kind::Tapri).then(|| directives(call)).flatten();
+    Ok(Outgoing { format, body: bytes, options, dropped, marked, directives })
 }
 
 /// The name that an upstream has for a model.
@@ -187,8 +190,23 @@ fn salt_edit(
         let client = if shared { client } else { Some(alone.as_str()) };
         let salt = salt::vllm(upstream.salt_secret.reveal().as_bytes(), &call.scope.0, client);
         edits.push(Edit::set("cache_salt", Value::from(salt)));
+    } else if upstream.kind == Kind::Tapri {
+        // A call that came by hand has it beside its body.
+        if let Some(salt) = call.salt.as_ref().filter(|salt| own != Some(salt.as_str())) {
+            edits.push(Edit::set("cache_salt", Value::from(salt.as_str())));
+        }
     } else if body.contains_key("cache_salt") {
         edits.push(Edit::remove("cache_salt"));
+    }
+}
+
+/// What a prefix cache behind this has to know of the caller's `Cache-Control`; the rest is done here.
+fn directives(call: &Call) -> Option<&'static str> {
+    match (call.cache.may_read(), call.cache.may_store()) {
+        (true, true) => None,
+        (false, true) => Some("no-cache"),
+        (true, false) => Some("no-store"),
+        (false, false) => Some("no-cache, no-store"),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use reqwest::Method;
 use tapri_pipeline::api::{ApiError, ErrorKind, Format, decode};
 use tapri_server::tenants::secret::ServerSecret;
 use tapri_upstream::{
@@ -39,9 +40,6 @@ const WELL: Duration = Duration::from_secs(60);
 /// How long a model may take to load.
 const LOAD_LIMIT: Duration = Duration::from_secs(600);
 
-/// How long it may take to read a text, which is done between others' prompts.
-const ASK_LIMIT: Duration = Duration::from_secs(60);
-
 /// How long a process has to end by itself.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
@@ -68,23 +66,45 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// How long it may take for what computes no prompt: it is done between others' prompts.
+    pub(super) const ASK_LIMIT: Duration = Duration::from_secs(60);
+
     /// Asks a path of its own that is no call: a request as it came, but for the name that the model has here.
     pub(crate) async fn ask(&self, path: &str, body: &[u8]) -> Result<String, ApiError> {
         let mut body: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body)
             .map_err(|_| ApiError::new(ErrorKind::Internal, "The request could not be read"))?;
         body.shift_remove("model");
+        let body = serde_json::Value::Object(body).to_string();
+        self.send(Method::POST, path, Some(body), Some(Self::ASK_LIMIT)).await
+    }
+
+    /// Reads a path of its own.
+    pub(super) async fn get(&self, path: &str) -> Result<String, ApiError> {
+        self.send(Method::GET, path, None, Some(Self::ASK_LIMIT)).await
+    }
+
+    /// Sends a request, and gives the answer's body. Its errors are its own words, which are this server's.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+        limit: Option<Duration>,
+    ) -> Result<String, ApiError> {
         let lost = |error: reqwest::Error| {
             tracing::debug!("an engine process didn't answer {path}: {}", error.without_url());
             ApiError::new(ErrorKind::Unavailable, "This tenant's engine does not answer")
                 .code("engine_lost")
                 .hint("Try again in a moment")
         };
-        let request = self
-            .client
-            .post(format!("{}{path}", self.base))
-            .bearer_auth(&self.key)
-            .header("content-type", "application/json")
-            .body(serde_json::Value::Object(body).to_string());
+        let url = format!("{}{path}", self.base);
+        let mut request = self.client.request(method, url).bearer_auth(&self.key);
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        if let Some(limit) = limit {
+            request = request.timeout(limit);
+        }
         let response = request.send().await.map_err(lost)?;
         let status = response.status();
         let text = response.text().await.map_err(lost)?;
@@ -92,7 +112,6 @@ impl Process {
             return Ok(text);
         }
         let mut error = decode::error(Format::Chat, status.as_u16(), &text, None);
-        // Its words are this server's own.
         error.upstream = None;
         Err(error)
     }
@@ -109,6 +128,8 @@ pub(crate) struct Starter {
     arguments: Vec<String>,
     secret: ServerSecret,
     disk: Option<Disk>,
+    /// Files of starts to pin, with their tenants.
+    pins: Vec<(String, String)>,
 }
 
 /// Where the processes keep KV blocks: each in a folder of its own, with its share of the size.
@@ -125,9 +146,12 @@ impl Disk {
     }
 }
 
+/// What the folders' names begin with.
+const TENANT: &str = "tenant-";
+
 /// A tenant's name as a folder's: what might mean something else to a file system is written in hexadecimal digits.
 fn folder_name(tenant: &str) -> String {
-    let mut name = "tenant-".to_owned();
+    let mut name = TENANT.to_owned();
     for byte in tenant.bytes() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => name.push(byte.into()),
@@ -144,14 +168,24 @@ impl Starter {
         arguments: Vec<String>,
         secret: ServerSecret,
         disk: Option<Disk>,
+        pins: Vec<(String, String)>,
     ) -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program is not known")?;
-        Ok(Starter { program, model, beside, arguments, secret, disk })
+        Ok(Starter { program, model, beside, arguments, secret, disk, pins })
     }
 
-    /// Whether the processes keep something that outlives them.
-    pub(crate) fn has_disk(&self) -> bool {
-        self.disk.is_some()
+    /// Where a tenant's process keeps blocks that outlive it, be it one that is no more.
+    pub(super) fn folder(&self, tenant: &str) -> Option<PathBuf> {
+        self.disk.as_ref().map(|disk| disk.folder.join(folder_name(tenant)))
+    }
+
+    /// All such folders that are there.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let Some(disk) = &self.disk else { return Vec::new() };
+        // What can't be read has nothing that could be erased.
+        let entries = std::fs::read_dir(&disk.folder).into_iter().flatten().flatten();
+        let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(TENANT));
+        ours.map(|entry| entry.path()).collect()
     }
 
     /// Keeps a tenant's process alive until the end.
@@ -217,6 +251,9 @@ impl Starter {
         if let Some((folder, bytes)) = self.disk.as_ref().and_then(|disk| disk.of(tenant)) {
             command.arg("--kv-disk").arg(folder).args(["--kv-disk-size", &bytes.to_string()]);
         }
+        for (_, file) in self.pins.iter().filter(|(whose, _)| whose == tenant) {
+            command.args(["--pin", file]);
+        }
         let mut child = command
             .args(["--no-ledger", "--no-alerts", "--kv-memory", &memory.to_string()])
             .args(["--model", &self.model])
@@ -257,7 +294,7 @@ impl Starter {
         let upstream = UpstreamConfig {
             formats: every.to_vec(),
             models: [model].into_iter().chain(self.beside.iter().map(ServedModel::named)).collect(),
-            kind: Kind::Server,
+            kind: Kind::Tapri,
             credential: Credential::Shared(Secret::new(key)),
             // What the engine refuses, it refuses for a reason.
             retry: Retry { most: 0, ..Retry::default() },
@@ -266,7 +303,7 @@ impl Starter {
         let backend =
             Fleet::new(FleetConfig { upstreams: vec![upstream], ..FleetConfig::default() })?;
         // On loopback, past any proxy.
-        let client = reqwest::Client::builder().no_proxy().timeout(ASK_LIMIT).build()?;
+        let client = reqwest::Client::builder().no_proxy().build()?;
         Ok((child, pipe, Process { backend, client, base, key: key.to_owned() }))
     }
 }

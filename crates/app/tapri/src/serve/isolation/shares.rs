@@ -35,6 +35,11 @@ impl Shares {
         ))
     }
 
+    /// The tenants that have one.
+    pub(in crate::serve) fn tenants(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// A tenant's part.
     pub(in crate::serve) fn of(&self, tenant: &str) -> Option<u64> {
         self.0.get(tenant).copied()

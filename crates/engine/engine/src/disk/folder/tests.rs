@@ -53,6 +53,29 @@ fn what_was_written_is_there_the_next_time() {
 }
 
 #[test]
+fn a_folder_that_nobody_uses_is_emptied_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(clear_folder(&dir.path().join("nowhere")).unwrap(), 0);
+    let (folder, _) = open(dir.path(), 4);
+    for name in [1, 2, 3] {
+        folder.write(name.into(), &record(name), &page(name)).unwrap();
+    }
+    folder.erase(1).unwrap();
+    assert!(matches!(clear_folder(dir.path()), Err(DiskError::InUse { .. })));
+    drop(folder);
+    assert_eq!(clear_folder(dir.path()).unwrap(), 2);
+    assert_eq!((bytes(dir.path()), clear_folder(dir.path()).unwrap()), (0, 0));
+    assert!(open(dir.path(), 4).1.is_empty(), "it can be used again");
+    // Files of others are left as they are.
+    let foreign = dir.path().join(RECORDS);
+    fs::write(&foreign, "a letter").unwrap();
+    assert!(
+        matches!(clear_folder(dir.path()), Err(DiskError::Foreign { file }) if file == foreign)
+    );
+    assert_eq!(fs::read(&foreign).unwrap(), b"a letter");
+}
+
+#[test]
 fn a_flipped_byte_anywhere_in_a_page_is_seen() {
     let dir = tempfile::tempdir().unwrap();
     let (folder, _) = open(dir.path(), 2);

@@ -85,3 +85,23 @@ fn redis(url: &str) -> Result<Opened, OpenStoreError> {
 fn redis(_: &str) -> Result<Opened, OpenStoreError> {
     Err(OpenStoreError::NotBuilt("Redis"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_of_what_is_not_built_in_says_so() {
+        let opened = open("redis://127.0.0.1:6379/0", 0);
+        if cfg!(feature = "redis") {
+            // A server need not be there yet.
+            assert!(opened.is_ok_and(|opened| opened.store.is_some()));
+        } else {
+            let error = opened.err();
+            assert!(matches!(error, Some(OpenStoreError::NotBuilt("Redis"))), "{error:?}");
+        }
+        let error = OpenStoreError::NotBuilt("Redis");
+        assert!(error.to_string().contains("Redis") && error.hint().contains("--features redis"));
+        assert!(matches!(open("mysql://h/d", 0), Err(OpenStoreError::Unknown { .. })));
+    }
+}
