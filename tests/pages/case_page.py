@@ -23,7 +23,7 @@ def send(page, question):
     page.get_by_label("Your question").fill(question)
     page.get_by_role("button", name="Ask", exact=True).click()
     expect(page.locator("article.turn")).to_have_count(before + 1)
-    return page.locator("article.turn").last
+    return page.locator("article.turn").nth(before)
 
 
 def ended(turn):

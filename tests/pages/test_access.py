@@ -78,6 +78,55 @@ def sign_in(page, key):
     page.get_by_role("button", name="Sign in").click()
 
 
+def test_a_sign_in_outlives_the_server_and_ends_with_its_key(serve, window, tmp_path):
+    config = two_tenants(tmp_path)
+    server = serve("--config", str(config))
+    people = {}
+    for name, key in {"red": RED, "blue": BLUE}.items():
+        people[name] = window()
+        people[name].allowed = ["status of 4", "net::ERR"]
+        people[name].goto(server.url)
+        sign_in(people[name], key)
+        expect(people[name].get_by_text("Put in the files")).to_be_visible()
+    red, blue = people["red"], people["blue"]
+    cookie = next(it for it in red.context.cookies() if it["name"] == "tapri_session")
+    for path in server.folder.iterdir():
+        if path.is_file():
+            content = path.read_bytes()
+            assert cookie["value"].encode() not in content and RED.encode() not in content, path.name
+
+    def again():
+        server.stop()
+        server.start()
+
+    again()
+    red.goto(f"{server.url}/savings")
+    expect(red.get_by_role("heading", level=1)).to_have_text("Savings")
+    # Signed out on a page that was open while the server was not there; and that outlives it too.
+    again()
+    red.get_by_role("button", name="Sign out").click()
+    expect(red.get_by_label("API key")).to_be_visible()
+    again()
+    red.context.add_cookies([cookie])
+    red.goto(server.url)
+    expect(red.get_by_label("API key")).to_be_visible()
+    # A key that is taken out takes its sign-ins along: they don't come back with it.
+    blue.goto(server.url)
+    expect(blue.get_by_text("Put in the files")).to_be_visible()
+    written = config.read_text()
+    config.write_text(written.replace('["file:blue"]', '["file:other"]'))
+    (tmp_path / "other").write_text("tapri_other_other_other_other")
+    again()
+    blue.goto(server.url)
+    expect(blue.get_by_label("API key")).to_be_visible()
+    config.write_text(written)
+    again()
+    blue.goto(server.url)
+    expect(blue.get_by_label("API key")).to_be_visible()
+    sign_in(blue, BLUE)
+    expect(blue.get_by_text("Put in the files")).to_be_visible()
+
+
 def test_tenants_sign_in_and_see_their_own_files_alone(serve, window, look_at, tmp_path):
     server = serve("--config", str(two_tenants(tmp_path)))
     path = tmp_path / "red lease.txt"

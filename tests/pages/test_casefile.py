@@ -44,6 +44,50 @@ def test_the_second_question_finds_the_file_in_the_cache(serve, window, look_at,
     assert text.startswith("# lease.txt") and "> When is the rent paid?" in text and "tokens of the prompt came from" in text
 
 
+#: Notes what the page shows of the running question, at each change of it: the bar's value and end (none where there is
+#: no bar, or where it doesn't know), and how long the answer is.
+WATCH = """() => {
+    window.seen = [];
+    const look = () => {
+        const turn = document.querySelector("[data-running]");
+        if (!turn) return;
+        const bar = turn.querySelector("progress");
+        const drawn = !bar.hidden && bar.hasAttribute("value");
+        window.seen.push([drawn ? bar.value : null, drawn ? bar.max : null, turn.querySelector("[data-answer]").textContent.length]);
+    };
+    const all = { subtree: true, childList: true, attributes: true, characterData: true };
+    new MutationObserver(look).observe(document.getElementById("turns"), all);
+}"""
+
+
+def test_a_bar_grows_while_a_file_is_read_and_then_the_answer_comes(serve, window, tmp_path):
+    server = serve("--answer-tokens", "24")
+    page = window()
+    put_in(page, server.url, write(tmp_path, "leases.txt", "\n\n".join(f"Lease {n}. {LEASE}" for n in range(4))))
+    page.evaluate(WATCH)
+    turn = send(page, "When is the rent paid?")
+    expect(turn.get_by_role("progressbar")).to_be_visible()
+    expect(turn.locator("[data-words]")).to_contain_text(re.compile(r"The model reads: [\d,]+ of [\d,]+ tokens"))
+    ended(turn)
+    seen = page.evaluate("window.seen")
+    bars = [(value, most) for value, most, _ in seen if value is not None]
+    values = [value for value, _ in bars]
+    prompt = int(turn.locator("dl.facts div", has_text="Prompt").locator("[data-number]").get_attribute("data-number"))
+    assert {most for _, most in bars} == {prompt}, bars
+    assert values == sorted(values) and len(set(values)) >= 3 and values[-1] > values[0], values
+    # No word before the file is read; then no bar, and the answer word by word.
+    last = max(at for at, it in enumerate(seen) if it[0] is not None)
+    assert all(length == 0 for _, _, length in seen[: last + 1])
+    lengths = [length for _, _, length in seen[last + 1 :]]
+    assert lengths == sorted(lengths) and len(set(lengths)) >= 4, lengths
+    expect(page.get_by_role("progressbar")).to_have_count(0)
+    # The second question reads no file: whatever bar there was began at its end.
+    page.evaluate("window.seen = []")
+    second = ask(page, "Who keeps the roof in repair?")
+    assert cached_share(second) > 90
+    assert all(value > 0.9 * most for value, most, _ in page.evaluate("window.seen") if value is not None)
+
+
 def test_several_files_keep_their_order_and_markup_is_text(serve, window, tmp_path):
     server = serve("--answer-tokens", "8")
     page = window()

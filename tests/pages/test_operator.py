@@ -27,6 +27,13 @@ def call(server, system, question, key=None, **more):
         return json.load(answer)
 
 
+def post(server, path, body):
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{server.url}{path}", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
 def rows(page):
     return page.locator("#calls tr")
 
@@ -190,6 +197,63 @@ def test_the_memory_is_shown_and_erased(serve, window, look_at):
     expect(page.get_by_text("Blocks of prompts stay")).to_be_visible()
     page.get_by_role("button", name="Yes, erase it").click()
     expect(page.locator("#purge")).to_contain_text("Erased: 0 stored answers.")
+
+
+def test_pins_are_shown_with_whose_they_are(serve, window, look_at):
+    server = serve("--pin-limit", "0.5")
+    page = window()
+    page.goto(f"{server.url}/cache")
+    expect(page.get_by_text("Nothing is pinned")).to_be_visible()
+
+    def pin(text):
+        body = {"messages": [{"role": "system", "content": text}]}
+        return post(server, "/cache/pins", body)
+
+    first = pin(f"The lease of Anna. {RULES}")
+    page.get_by_role("link", name="Look again").click()
+    pins = page.locator("section", has=page.get_by_role("heading", name="Pins", exact=True))
+    expect(pins).to_contain_text(re.compile(rf"1 pin holds {first['blocks']} blocks? "))
+    second = pin(f"The lease of Bela. {RULES}")
+    page.get_by_role("link", name="Look again").click()
+    expect(pins).to_contain_text(f"2 pins hold {first['blocks'] + second['blocks']} blocks")
+    for made in [first, second]:
+        cells = pins.get_by_role("row", name=made["id"]).locator("td")
+        expect(cells).to_have_text(["default", str(made["tokens"]), str(made["blocks"]), re.compile("MiB|KiB")])
+    look_at(f"{server.url}/cache", "cache-pins")
+    request = urllib.request.Request(f"{server.url}/cache/pins/{first['id']}", method="DELETE")
+    urllib.request.urlopen(request)
+    page.get_by_role("link", name="Look again").click()
+    expect(pins).to_contain_text("1 pin holds")
+
+
+def test_a_hit_rate_that_falls_is_an_alert(serve, window, look_at, tmp_path):
+    config = tmp_path / "tapri.toml"
+    # A false alarm in 2,000 calls is allowed, so that a fall is found within a few dozen.
+    config.write_text("[alerts]\nfalse_alarm_every = 2000\n")
+    server = serve("--config", str(config))
+    page = window()
+    page.goto(f"{server.url}/savings")
+    expect(page.get_by_text("Hit rates of tenants and routes are watched")).to_be_visible()
+
+    def ask(first):
+        # Prompts of fewer than 64 tokens are not watched.
+        post(server, "/v1/completions", {"prompt": [first, *range(1000, 1080)], "max_tokens": 1, "temperature": 0})
+
+    for _ in range(500):
+        ask(2000)
+    page.reload()
+    alerts = page.locator("section", has=page.get_by_role("heading", name="Alerts"))
+    expect(alerts).to_contain_text("Hit rates of tenants and routes are watched")
+    # From here on each prompt begins with another token: a counter before everything else.
+    for n in range(400):
+        ask(3000 + n)
+        if n % 20 == 19:
+            page.reload()
+            if alerts.locator("p.warning").count() >= 1:
+                break
+    expect(alerts.locator("p.warning", has_text="tenant default")).to_contain_text("its hit rate fell")
+    expect(alerts.locator("ul.said li", has_text="tenant default")).to_contain_text(re.compile(r"fell from \d+% "))
+    look_at(f"{server.url}/savings", "savings-alerts")
 
 
 def test_what_was_saved_adds_up(serve, window, look_at):

@@ -69,6 +69,8 @@ pub struct Case {
     pub instructions: Option<String>,
     /// Whether the model is offered the tools that there are.
     pub tools: bool,
+    /// Whether the model searches with them before every answer, whatever it would do by itself.
+    pub search_first: bool,
     /// The model that answers; `None` for the server's only one.
     pub model: Option<String>,
     /// The first turn that is still a part of prompts: those before it went when the context was full.

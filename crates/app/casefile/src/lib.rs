@@ -55,5 +55,5 @@ pub use layout::{Layout, Parts, Turn, pages};
 pub use pdf::EXTRACTION_THREAD;
 pub use sections::{Sections, SectionsError};
 pub use session::{Dropped, Prepared, Room, Session, SessionError};
-pub use store::{NewFile, OpenError, Store, StoreError};
+pub use store::{NewFile, OpenError, SignIn, Store, StoreError};
 pub use tapri_pipeline::api::Prompt;

@@ -1,10 +1,11 @@
-//! Cases in an SQLite file, private to its owner.
+//! Cases in an SQLite file, private to its owner; and the sign-ins of the pages that show them.
 //!
 //! What is deleted is gone from the file, not only from its tables: `secure_delete` overwrites it, and the log is
 //! emptied. Every method blocks for a disk's time; a server calls them where that is allowed.
 
 mod file;
 mod files;
+mod sign_ins;
 mod turns;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 pub use self::file::OpenError;
 pub use self::files::NewFile;
+pub use self::sign_ins::SignIn;
 use crate::{Case, CaseId};
 
 /// Why the store did not do what it was asked.
@@ -102,6 +104,15 @@ impl Store {
         Ok(())
     }
 
+    /// Sets whether the model searches before every answer.
+    pub fn set_search_first(&self, id: &CaseId, search_first: bool) -> Result<(), StoreError> {
+        self.connection().execute(
+            "UPDATE cases SET search_first = ?2 WHERE id = ?1",
+            (id.as_str(), search_first),
+        )?;
+        Ok(())
+    }
+
     /// Sets the model that answers.
     pub fn set_model(&self, id: &CaseId, model: Option<&str>) -> Result<(), StoreError> {
         self.connection()
@@ -130,7 +141,8 @@ fn touch(connection: &Connection, id: &CaseId, now: Timestamp) -> rusqlite::Resu
     connection.execute("UPDATE cases SET updated = ?2 WHERE id = ?1", used).map(drop)
 }
 
-const COLUMNS: &str = "id, tenant, title, created, updated, instructions, tools, model, first_turn";
+const COLUMNS: &str =
+    "id, tenant, title, created, updated, instructions, tools, model, first_turn, search_first";
 
 fn case(row: &Row<'_>) -> rusqlite::Result<Case> {
     let id: String = row.get(0)?;
@@ -144,6 +156,7 @@ fn case(row: &Row<'_>) -> rusqlite::Result<Case> {
         tools: row.get(6)?,
         model: row.get(7)?,
         first_turn: row.get(8)?,
+        search_first: row.get(9)?,
     })
 }
 

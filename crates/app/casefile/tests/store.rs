@@ -5,7 +5,7 @@ use std::fs;
 
 use jiff::Timestamp;
 use tapri_casefile::{
-    Document, Figures, NewFile, OpenError, Sections, Store, StoreError, TurnState,
+    Document, Figures, NewFile, OpenError, Sections, SignIn, Store, StoreError, TurnState,
 };
 
 fn now(second: i64) -> Timestamp {
@@ -138,4 +138,41 @@ fn other_files_are_left_alone() {
     newer.pragma_update(None, "user_version", 99).unwrap();
     drop(newer);
     assert!(matches!(Store::open(&path), Err(OpenError::Newer { found: 99, .. })));
+}
+
+/// A file as the first version made it.
+#[test]
+fn an_older_file_is_brought_up_and_keeps_its_cases() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cases.sqlite");
+    let id = Store::open(&path).unwrap().create("a", "Lease", Timestamp::UNIX_EPOCH).unwrap();
+    let older = rusqlite::Connection::open(&path).unwrap();
+    let back =
+        "DROP TABLE sign_ins; ALTER TABLE cases DROP COLUMN search_first; PRAGMA user_version = 1;";
+    older.execute_batch(back).unwrap();
+    drop(older);
+    for searches in [false, true] {
+        let store = Store::open(&path).unwrap();
+        let case = store.case("a", &id).unwrap();
+        assert_eq!((case.title.as_str(), case.search_first), ("Lease", searches));
+        assert_eq!(store.sign_ins().unwrap().len(), usize::from(searches));
+        store.set_search_first(&id, true).unwrap();
+        let (begun, used) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+        store.keep_sign_ins(&[SignIn { name: [1; 32], key: [2; 32], begun, used }], &[]).unwrap();
+    }
+}
+
+#[test]
+fn sign_ins_are_kept_used_again_and_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("cases.sqlite")).unwrap();
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let one = SignIn { name: [1; 32], key: [2; 32], begun: at(10), used: at(10) };
+    let other = SignIn { name: [3; 32], ..one };
+    store.keep_sign_ins(&[one, other], &[]).unwrap();
+    let used = SignIn { used: at(50), ..one };
+    store.keep_sign_ins(&[used], &[other.name]).unwrap();
+    assert_eq!(store.sign_ins().unwrap(), [used]);
+    let shown = format!("{used:?}");
+    assert!(shown.contains("0101***") && !shown.contains("key"), "{shown}");
 }

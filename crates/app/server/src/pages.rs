@@ -93,7 +93,7 @@ pub(crate) struct Pages {
 impl Pages {
     pub(crate) fn new(config: PagesConfig, host: &str) -> Self {
         Pages {
-            sign_ins: SignIns::new(&config.secret),
+            sign_ins: SignIns::new(&config.secret, Arc::clone(&config.store)),
             config,
             host: host.to_owned(),
             answers: Arc::default(),

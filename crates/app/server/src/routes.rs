@@ -64,6 +64,9 @@ impl App {
         // What the pages say of a call's cost is in its record.
         let records = Records::default();
         let pages = config.pages.clone().map(|pages| Pages::new(pages, &config.host));
+        if let Some(pages) = &pages {
+            pages.sign_ins.retain(|key| config.tenants.current().knows(key));
+        }
         let pipeline = match &pages {
             Some(pages) => pipeline.observed(records.observer()).shown_on(pages.live.clone()),
             None => pipeline,
@@ -99,7 +102,12 @@ impl App {
             return Err("the server was started without a configuration to read".to_owned());
         };
         let access = reload()?;
-        self.inner.tenants.reload(access).map_err(|error| error.to_string())
+        self.inner.tenants.reload(access).map_err(|error| error.to_string())?;
+        if let Some(pages) = self.pages() {
+            let now = self.inner.tenants.current();
+            pages.sign_ins.retain(|key| now.knows(key));
+        }
+        Ok(())
     }
 
     /// Erases what a filter matches, also what tenants left on disk that have not called since this server began, or that

@@ -142,6 +142,11 @@ impl Snapshot {
         if bool::from(any) { self.tenants.get(found as usize) } else { None }
     }
 
+    /// Whether a key's hash is a tenant's or the admin key's.
+    pub(crate) fn knows(&self, asked: &KeyHash) -> bool {
+        self.is_admin(asked) || self.of_hash(asked).is_some()
+    }
+
     /// Whether a key's hash is the admin key's. Compared in constant time.
     pub(crate) fn is_admin(&self, asked: &KeyHash) -> bool {
         self.admin_key.as_ref().is_some_and(|key| key.0.ct_eq(&asked.0).into())

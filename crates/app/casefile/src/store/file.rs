@@ -9,11 +9,12 @@ use rusqlite::Connection;
 
 /// Written into the file's head: "tpcf".
 const APPLICATION: i32 = 0x7470_6366;
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// How long a write waits for another process that writes at the same moment.
 const BUSY: Duration = Duration::from_secs(2);
 
+/// Version 1.
 const SCHEMA: &str = "
 CREATE TABLE cases (
     id TEXT PRIMARY KEY, tenant TEXT NOT NULL, title TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL,
@@ -29,6 +30,14 @@ CREATE INDEX files_case ON files (case_id, position);
 CREATE TABLE turns (
     case_id TEXT NOT NULL REFERENCES cases, n INTEGER NOT NULL, question TEXT NOT NULL, answer TEXT NOT NULL,
     state TEXT NOT NULL, asked INTEGER NOT NULL, figures TEXT, PRIMARY KEY (case_id, n)
+) STRICT, WITHOUT ROWID;
+";
+
+/// What version 2 has more.
+const SINCE_1: &str = "
+ALTER TABLE cases ADD COLUMN search_first INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE sign_ins (
+    name BLOB PRIMARY KEY, key BLOB NOT NULL, begun INTEGER NOT NULL, used INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 ";
 
@@ -100,6 +109,9 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
         if tables == 0 {
             transaction.execute_batch(SCHEMA)?;
             transaction.pragma_update(None, "application_id", APPLICATION)?;
+        }
+        if version < VERSION {
+            transaction.execute_batch(SINCE_1)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
         transaction

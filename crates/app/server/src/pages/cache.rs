@@ -2,10 +2,11 @@
 //!
 //! It tells of all tenants, so it is the operator's alone.
 //!
-//! Map: [`memory`] the KV memory; `answers` the exact and the semantic cache; `purge` erasing, in two steps.
+//! Map: [`memory`] the KV memory; `pins` what stays in it; `answers` the exact and the semantic cache; `purge` erasing, in two steps.
 
 mod answers;
 mod memory;
+mod pins;
 mod purge;
 
 use askama::Template;
@@ -17,6 +18,7 @@ use jiff::Timestamp;
 
 use self::answers::AnswerCache;
 use self::memory::Memory;
+use self::pins::Pinned;
 use super::reading;
 use super::render::{self, Frame, Page};
 use super::texts::{CacheTexts, ENGLISH};
@@ -41,6 +43,8 @@ struct CachePage {
     memory: Option<Memory>,
     /// Why the memory can't be shown, and what to do.
     trouble: Option<(String, String)>,
+    /// None where nothing can be pinned.
+    pinned: Option<Pinned>,
     answers: Vec<AnswerCache>,
     tenants: Vec<String>,
 }
@@ -69,6 +73,7 @@ async fn page(State(app): State<App>, Extension(visitor): Extension<Visitor>) ->
         t,
         memory,
         trouble,
+        pinned: pins::all(&app).await,
         answers: answers::all(&app, now).await,
         tenants: access.tenants.iter().map(|tenant| tenant.name().to_owned()).collect(),
     }))

@@ -36,6 +36,9 @@ pub(crate) async fn pass(
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.answer(&request),
     };
+    if let Some(pages) = app.pages() {
+        pages.sign_ins.settle().await;
+    }
     protect(response.headers_mut());
     response
 }

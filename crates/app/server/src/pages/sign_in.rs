@@ -6,6 +6,7 @@ use axum::Form;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::render::{self, Frame};
@@ -59,9 +60,11 @@ pub(super) async fn enter(State(app): State<App>, Form(shown): Form<Shown>) -> R
         let t = &ENGLISH.sign_in;
         return render::trouble(StatusCode::UNPROCESSABLE_ENTITY, t.unknown, Some(t.unknown_hint));
     }
-    let Ok(name) = pages.sign_ins.enter(hash, app.tenants().now()) else {
+    let Ok(name) = pages.sign_ins.enter(hash, Timestamp::now()) else {
         return render::failed();
     };
+    // What can't be written is good until the server ends, and the log says so.
+    pages.sign_ins.written().await;
     with_cookie(&format!("{COOKIE}={name}; Path=/; HttpOnly; SameSite=Strict"), local(&shown.next))
 }
 
@@ -69,6 +72,9 @@ pub(super) async fn enter(State(app): State<App>, Form(shown): Form<Shown>) -> R
 pub(super) async fn leave(State(app): State<App>, headers: HeaderMap) -> Response<Body> {
     if let (Some(pages), Some(name)) = (app.pages(), cookie(&headers)) {
         pages.sign_ins.leave(name);
+        if !pages.sign_ins.written().await {
+            return render::failed();
+        }
     }
     let gone = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
     with_cookie(&gone, "/sign-in")

@@ -44,8 +44,9 @@ pub(crate) static ENGLISH: Texts = Texts {
     compare: compare::ENGLISH,
 };
 
-/// Puts values into a text: `{}` takes the next, `{0}` one by its place. What is put in is taken as it is: HTML where
-/// the result is used as HTML.
+/// Puts values into a text: `{}` takes the next, `{0}` one by its place, and `{0|file|files}` is the first of the two
+/// words where that value is shown as 1, and else the second. What is put in is taken as it is: HTML where the result
+/// is used as HTML.
 pub(crate) fn fill(text: &str, values: &[&dyn std::fmt::Display]) -> String {
     let mut filled = String::with_capacity(text.len() + 32);
     let mut rest = text;
@@ -57,17 +58,39 @@ pub(crate) fn fill(text: &str, values: &[&dyn std::fmt::Display]) -> String {
             rest = after;
             continue;
         };
-        let at = name.parse().unwrap_or(next);
+        let mut parts = name.split('|');
+        let place = parts.next().unwrap_or_default();
+        let at = place.parse().unwrap_or(next);
         if name.is_empty() {
             next += 1;
         }
-        if let Some(value) = values.get(at) {
-            filled.push_str(&value.to_string());
+        let value = values.get(at).map(ToString::to_string);
+        match (value, parts.next(), parts.next()) {
+            (Some(value), Some(one), Some(other)) => {
+                filled.push_str(if is_one(&value) { one } else { other });
+            }
+            (Some(value), ..) => filled.push_str(&value),
+            (None, ..) => {}
         }
         rest = after;
     }
     filled.push_str(rest);
     filled
+}
+
+/// Whether a value is shown as 1: a bare number, or one in its element.
+fn is_one(shown: &str) -> bool {
+    let mut in_tag = false;
+    let text = shown.chars().filter(|c| {
+        let was = in_tag;
+        in_tag = match c {
+            '<' => true,
+            '>' => false,
+            _ => in_tag,
+        };
+        !was && !in_tag
+    });
+    text.eq(['1'])
 }
 
 #[cfg(test)]
@@ -80,5 +103,32 @@ mod tests {
         assert_eq!(fill("{1}, {0}: {1}", &[&"a", &"b"]), "b, a: b");
         assert_eq!(fill("no value {", &[]), "no value {");
         assert_eq!(fill("{} and {}", &[&"<b>"]), "<b> and ");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        let text = "{0} {0|block|blocks} of {1} {1|is|are} used";
+        assert_eq!(fill(text, &[&1, &0]), "1 block of 0 are used");
+        assert_eq!(fill(text, &[&21, &1]), "21 blocks of 1 is used");
+        let shown = fill("{0} {0|block|blocks}", &[&super::super::show::Number(1)]);
+        assert!(shown.ends_with("</span> block"), "{shown}");
+        let shown = fill("{0} {0|block|blocks}", &[&super::super::show::Number(1001)]);
+        assert!(shown.ends_with("1,001</span> blocks"), "{shown}");
+        assert_eq!(fill("{0|a|b}", &[]), "", "a value that isn't there");
+    }
+
+    /// A count before a word in the plural alone would be wrong for one.
+    #[test]
+    fn counts_have_both_forms() {
+        // This one is filled by a script, and no prompt has a single token.
+        let all = format!("{ENGLISH:?}").replace(ENGLISH.case.reading_of, "");
+        for noun in
+            ["blocks", "tokens", "answers", "calls", "files", "pages", "days", "minutes", "pins"]
+        {
+            for value in ["{}", "{0}", "{1}", "{2}", "{3}"] {
+                let found = all.split(&format!("{value} {noun}")).nth(1);
+                assert!(found.is_none(), "{value} {noun}: {found:.60?}");
+            }
+        }
     }
 }

@@ -191,9 +191,14 @@ pub(super) async fn reset(
     app.respond(result)
 }
 
+/// A pin's name, as people and programs see it.
+pub(crate) fn name(id: u64) -> String {
+    format!("{PREFIX}{id}")
+}
+
 fn show(pin: &Pin, tenant: &str) -> Value {
     json!({
-        "id": format!("{PREFIX}{}", pin.id),
+        "id": name(pin.id),
         "object": "pin",
         "tenant": tenant,
         "tokens": pin.tokens,

@@ -58,7 +58,7 @@ fn run_with(file: &str, variables: &[(&str, String)]) {
     let python = environment("pages-venv", &tests.join("requirements.txt"));
     let model = tapri_registry::test_model("smollm2");
     let status = Command::new(python)
-        .args(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"])
+        .args(["-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider"])
         .arg(tests.join(file))
         .env("TAPRI_BINARY", env!("CARGO_BIN_EXE_tapri"))
         .env("TAPRI_TEST_MODEL", model)
@@ -91,6 +91,21 @@ fn tools_at_a_scripted_upstream() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let fake = runtime.block_on(Fake::start(FakeConfig::default())).unwrap();
     run_with("test_tools.py", &[("TAPRI_FAKE_UPSTREAM", fake.url())]);
+    runtime.block_on(fake.stop());
+}
+
+#[test]
+fn search_that_a_small_model_is_kept_to() {
+    run("test_search.py");
+}
+
+#[test]
+fn a_semantic_cache_with_the_real_encoder() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let fake = runtime.block_on(Fake::start(FakeConfig::default())).unwrap();
+    let encoder = tapri_registry::test_model("all-minilm-l6-v2").to_str().unwrap().to_owned();
+    let variables = [("TAPRI_FAKE_UPSTREAM", fake.url()), ("TAPRI_TEST_ENCODER", encoder)];
+    run_with("test_semantic.py", &variables);
     runtime.block_on(fake.stop());
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tapri_pipeline::cache::exact::StoreStats;
 
-use crate::pages::figures::{Bytes, known, percent, share, span};
+use crate::pages::figures::{Bytes, percent, share, span};
 use crate::pages::show::{Html, Number};
 use crate::pages::texts::{ENGLISH, fill};
 use crate::routes::App;
@@ -26,10 +26,32 @@ pub(super) async fn all(app: &App, now: Timestamp) -> Vec<AnswerCache> {
 }
 
 /// How long ago something in milliseconds since 1970 was.
-fn age(millis: Option<u64>, now: Timestamp) -> Html {
+fn ago(at: u64, now: Timestamp) -> Html {
     let now = u64::try_from(now.as_millisecond()).unwrap_or(0);
-    let age = millis.map(|at| span(Duration::from_millis(now.saturating_sub(at))));
-    known(age.map(|age| fill(ENGLISH.operator.ago, &[&age])))
+    let age = span(Duration::from_millis(now.saturating_sub(at)));
+    Html(fill(ENGLISH.operator.ago, &[&age]))
+}
+
+/// The age of the oldest of so many. A store that expires its entries by itself, like Redis, doesn't know it.
+fn age(entries: u64, oldest: Option<u64>, now: Timestamp) -> Html {
+    let t = &ENGLISH.cache;
+    match (entries, oldest) {
+        (0, _) => Html(t.no_answer_yet.to_owned()),
+        (_, Some(at)) => ago(at, now),
+        (_, None) => Html(t.age_unknown.to_owned()),
+    }
+}
+
+/// The age of the oldest answer of a memory and of the store behind it. What is in memory is in the store as well and is
+/// no older, so it says nothing of a store that doesn't know.
+fn age_of_both(memory: &StoreStats, store: Option<&StoreStats>, now: Timestamp) -> Html {
+    let Some(store) = store.filter(|store| store.entries > 0) else {
+        return age(memory.entries, memory.oldest, now);
+    };
+    match (store.oldest, memory.oldest.filter(|_| memory.entries > 0)) {
+        (None, Some(at)) => Html(fill(ENGLISH.cache.age_unknown_beside, &[&ago(at, now)])),
+        (oldest, _) => age(store.entries, oldest, now),
+    }
 }
 
 fn held(stats: &StoreStats) -> Html {
@@ -56,12 +78,11 @@ async fn exact(app: &App, now: Timestamp) -> AnswerCache {
     cache.facts.push((t.collapsed, Html(Number(stats.collapsed).to_string())));
     cache.facts.push((t.missed, Html(Number(stats.misses).to_string())));
     cache.facts.push((t.in_memory, held(&stats.memory)));
-    // What is in memory is in the store as well, and is no older.
-    let mut oldest = stats.memory.oldest;
+    let mut counted = None;
     match store {
         Some(Ok(store)) => {
             cache.facts.push((t.in_store, held(&store)));
-            oldest = store.oldest.or(oldest);
+            counted = Some(store);
         }
         Some(Err(error)) => {
             tracing::warn!("the store of answers can't be counted: {error}");
@@ -69,7 +90,7 @@ async fn exact(app: &App, now: Timestamp) -> AnswerCache {
         }
         None => {}
     }
-    cache.facts.push((t.oldest, age(oldest, now)));
+    cache.facts.push((t.oldest, age_of_both(&stats.memory, counted.as_ref(), now)));
     cache
 }
 
@@ -93,7 +114,28 @@ async fn semantic(app: &App, now: Timestamp) -> AnswerCache {
         (t.guarded, Html(Number(counts.guarded).to_string())),
         (t.wrong, Html(fill(t.wrong_of, &[&Number(counts.wrong), &Number(counts.labels)]))),
         (t.questions, Html(Number(len as u64).to_string())),
-        (t.oldest, age(oldest, now)),
+        (t.oldest, age(len as u64, oldest, now)),
     ];
     cache
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_that_is_not_known_is_said() {
+        let now = Timestamp::from_millisecond(1_000_000).unwrap();
+        let of = |entries, oldest| StoreStats { entries, oldest, ..StoreStats::default() };
+        let shown = |memory, store: Option<StoreStats>| age_of_both(&memory, store.as_ref(), now).0;
+        assert_eq!(shown(of(0, None), None), "nothing stored yet");
+        assert_eq!(shown(of(0, None), Some(of(0, None))), "nothing stored yet");
+        assert!(shown(of(2, Some(990_000)), None).contains(">10<"));
+        assert!(shown(of(1, Some(990_000)), Some(of(2, Some(700_000)))).contains(">5<"));
+        // Redis has answers and no ages.
+        assert_eq!(shown(of(0, None), Some(of(7, None))), "age unknown");
+        let beside = shown(of(1, Some(990_000)), Some(of(7, None)));
+        assert!(beside.starts_with("age unknown (in memory: ") && beside.contains(">10<"));
+    }
 }

@@ -277,16 +277,20 @@ impl Asking {
     ) -> Result<(), Unanswered> {
         let mut costs = Costs::default();
         let mut more: Vec<Value> = Vec::new();
+        // Where the person wants a search, there is one, and then an answer.
+        let search_first = self.case.search_first && writer.tools.is_some();
         for round in 0.. {
-            let choice = match round {
-                0..searching::MOST_ROUNDS => Choice::Free,
+            let choice = match (search_first, round) {
+                (true, 0) => Choice::Search,
+                (false, 0..searching::MOST_ROUNDS) => Choice::Free,
                 _ => Choice::Answer,
             };
             let stop = &prepared.stop.strings;
             let inbound = writer.request(&prepared.prompt, stop, &more, choice)?;
             let calls = self.one(inbound, &prepared, figures, &mut costs).await?;
             let judgments = self.app.pages().and_then(|pages| pages.config.judgments.clone());
-            let Some(judgments) = judgments.filter(|_| !calls.is_empty() && choice == Choice::Free)
+            let Some(judgments) =
+                judgments.filter(|_| !calls.is_empty() && choice != Choice::Answer)
             else {
                 break;
             };

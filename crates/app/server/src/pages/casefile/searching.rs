@@ -27,7 +27,11 @@ pub(super) fn tools() -> Value {
             "parameters": {
                 "type": "object",
                 "properties": {
-                    "query": { "type": "string", "description": "Words that the passage should contain." }
+                    // Where an answer is kept to this, a small model comes to an end.
+                    "query": {
+                        "type": "string", "minLength": 2, "maxLength": 120,
+                        "description": "Words that the passage should contain."
+                    }
                 },
                 "required": ["query"],
                 "additionalProperties": false

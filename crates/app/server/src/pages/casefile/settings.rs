@@ -23,6 +23,7 @@ pub(super) struct Instructed {
     instructions: String,
     /// A box that isn't ticked sends nothing.
     tools: Option<String>,
+    search_first: Option<String>,
     /// Back to what they were at first.
     reset: Option<String>,
     /// The model that answers, where there are several.
@@ -53,12 +54,14 @@ pub(super) async fn instruct(
     // Where there is no tool, its box isn't shown, and its absence says nothing.
     let has_tools = app.pages().is_some_and(|pages| pages.config.judgments.is_some());
     let tools = if has_tools { given.tools.is_some() } else { case.tools };
+    let search_first = if has_tools { given.search_first.is_some() } else { case.search_first };
     // One that this tenant may not use, or that isn't served any more, is no choice.
     let served = models::models(&app, caller);
     let model = given.model.filter(|name| served.iter().any(|card| card.id == *name));
     let id = case.id.clone();
     blocking(&app, move |store| {
         store.instruct(&id, text.as_deref(), tools, Timestamp::now())?;
+        store.set_search_first(&id, search_first)?;
         match model {
             Some(model) => store.set_model(&id, Some(&model)),
             None => Ok(()),

@@ -49,6 +49,7 @@ struct CasePage {
     fit: Option<ShownFit>,
     instructions: String,
     tools: bool,
+    search_first: bool,
     /// Judgments to search in, where there are any.
     judgments: Option<Html>,
     /// Whether an edit makes the model read everything again.
@@ -162,11 +163,7 @@ pub(super) fn case(
     let fit =
         card.as_ref().and_then(|card| fit(card, most, files)).map(|fit| shown_fit(&fit, files));
     let tokens: Option<u64> = files.iter().map(|(file, _)| file.tokens).sum();
-    let count = match files.len() {
-        1 => t.one_file.to_owned(),
-        n => fill(t.several_files, &[&Number(n as u64)]),
-    };
-    let mut summary = vec![count];
+    let mut summary = vec![fill(t.count_of_files, &[&Number(files.len() as u64)])];
     if let Some(tokens) = tokens {
         summary.push(fill(t.tokens, &[&Number(tokens)]));
     }
@@ -192,6 +189,7 @@ pub(super) fn case(
         base: layout == Some(Layout::Completion),
         instructions: case.instructions.clone().unwrap_or_else(|| own.to_owned()),
         tools: case.tools,
+        search_first: case.search_first,
         judgments: judgments
             .filter(|_| layout != Some(Layout::Completion))
             .map(|it| Html(fill(t.judgments, &[&Number(it.files() as u64)]))),
@@ -263,7 +261,6 @@ pub(super) fn about(file: &CaseFile) -> Html {
     let t = &ENGLISH.case;
     let mut parts = Vec::new();
     match file.pages {
-        Some(1) => parts.push(t.one_page.to_owned()),
         Some(pages) => parts.push(fill(t.pages, &[&Number(pages.into())])),
         None => parts.push(fill(t.characters, &[&Number(file.chars)])),
     }

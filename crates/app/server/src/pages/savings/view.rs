@@ -256,10 +256,7 @@ fn causes(summary: &Summary) -> Vec<CauseRow> {
         CauseRow {
             reason: cause.reason.as_str().to_owned(),
             words: cause.reason.describe(),
-            figures: Html(match cause.calls {
-                1 => fill(t.cause_of_one, &[&Number(cause.tokens)]),
-                calls => fill(t.cause_of_many, &[&Number(cause.tokens), &Number(calls)]),
-            }),
+            figures: Html(fill(t.cause_of, &[&Number(cause.tokens), &Number(cause.calls)])),
             bar: chart::strip("bar", &fill(t.cause_label, &[&cause.tokens]), &parts, 0, None),
         }
     };

@@ -22,7 +22,7 @@ pub(super) const ENGLISH: OperatorTexts = OperatorTexts {
     seconds: "{} s",
     minutes: "{} min",
     hours: "{} h",
-    days: "{} days",
+    days: "{0} {0|day|days}",
     ago: "{} ago",
     hidden: "This server does not tell its tenants what its caches had.",
     hidden_hint: "Ask the operator, who can show it on this page.",

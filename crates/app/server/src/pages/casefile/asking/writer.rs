@@ -15,6 +15,8 @@ pub(super) struct Writer {
 pub(super) enum Choice {
     /// As it likes.
     Free,
+    /// It has to: what it says is kept to a call. The prompt is the same as when it is free.
+    Search,
     /// It has called them often enough. They stay in the prompt, so that its start stays the same.
     Answer,
 }
@@ -43,8 +45,14 @@ impl Writer {
         };
         if let (Some(tools), Format::Chat) = (&self.tools, format) {
             body["tools"] = tools.clone();
-            if choice == Choice::Answer {
-                body["tool_choice"] = "none".into();
+            match choice {
+                Choice::Free => {}
+                Choice::Search => {
+                    body["tool_choice"] = "required".into();
+                    // One search: a small model that may go on calling does.
+                    body["parallel_tool_calls"] = false.into();
+                }
+                Choice::Answer => body["tool_choice"] = "none".into(),
             }
         }
         body["max_tokens"] = self.most.into();
