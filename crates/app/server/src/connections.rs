@@ -3,6 +3,8 @@
 //! A connection that sends its headers slowly, or none, is ended after [`Connections::header_timeout`]; headers that
 //! are too long or too many get a 431. With [`Connections::max`] connections open, more wait in the system's queue.
 
+mod in_place;
+
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use self::in_place::InPlace;
 use crate::config::Connections;
 
 /// How long to wait when the system has no more files to give: connections that end free some.
@@ -41,10 +44,10 @@ pub(crate) async fn serve(
             (accepted, place) = accepted => match accepted {
                 Ok((stream, _)) => {
                     let (router, closing) = (router.clone(), closing.clone());
-                    open.spawn(async move {
+                    open.spawn(InPlace::new(async move {
                         let _place = place;
                         connection(stream, router, rules, closing).await;
-                    });
+                    }));
                 }
                 Err(error) => failed(&error).await,
             },
