@@ -10,7 +10,7 @@ pub mod webhook;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -176,10 +176,27 @@ impl Ended {
 
 fn work(shared: &Shared, calls: &Receiver<Ended>) {
     while let Ok(first) = calls.recv() {
-        // Ends early when the watch does.
-        std::thread::park_timeout(GATHERED);
-        for call in std::iter::once(first).chain(calls.try_iter()) {
-            count(shared, &call);
+        let mut first = Some(first);
+        // While calls come it looks for them itself: to wake a thread costs the call that wakes it.
+        loop {
+            // Ends early when the watch does.
+            std::thread::park_timeout(GATHERED);
+            let mut came = first.is_some();
+            first.iter().for_each(|call| count(shared, call));
+            first = None;
+            loop {
+                match calls.try_recv() {
+                    Ok(call) => {
+                        count(shared, &call);
+                        came = true;
+                    }
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+            if !came {
+                break;
+            }
         }
     }
 }

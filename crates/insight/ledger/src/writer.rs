@@ -413,17 +413,22 @@ impl Thread {
     fn run(mut self, receiver: &Receiver<Message>) {
         let interval = self.config.interval;
         let mut deadline = Instant::now() + interval;
+        // While records come it looks for them itself: to wake a thread costs the call that wakes it. After an interval
+        // without any it sleeps until it is woken.
+        let mut busy = false;
         loop {
-            let message = if self.pending.is_empty() && !self.more_to_prune {
+            let message = if self.pending.is_empty() && !self.more_to_prune && !busy {
                 receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
                 gather(receiver, deadline)
             };
             match message {
                 Ok(Message::Entry(entry)) => {
-                    if self.pending.is_empty() {
+                    // A record that came while it looked by itself has waited since the last look at most.
+                    if self.pending.is_empty() && !busy {
                         deadline = Instant::now() + interval;
                     }
+                    busy = true;
                     self.take(*entry);
                     if self.pending.len() < self.config.batch {
                         continue;
@@ -449,7 +454,10 @@ impl Thread {
                     let _ = reply.send(());
                     return;
                 }
-                Err(RecvTimeoutError::Timeout) => self.write(),
+                Err(RecvTimeoutError::Timeout) => {
+                    busy = !self.pending.is_empty();
+                    self.write();
+                }
                 Err(RecvTimeoutError::Disconnected) => return self.end(),
             }
             deadline = Instant::now() + interval;
