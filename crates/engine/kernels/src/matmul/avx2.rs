@@ -11,6 +11,7 @@ mod unpack;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use super::format::{self, for_rows, with_format};
 use super::{Output, split};
 use crate::activations::Block;
 use crate::compute::Compute;
@@ -41,25 +42,14 @@ pub(super) unsafe fn quantised(
     split::run(compute, weights, out.m, grid.items(), |item| {
         let (panel, part) = grid.item(item);
         // SAFETY: the CPU has the path, and these rows of this panel are this item's alone.
-        unsafe {
-            match weights.quant() {
-                Quant::Q4_0 => of_panel::<{ unpack::Q4_0 }>(weights, panel, rows, part, out),
-                Quant::Q4_1 => of_panel::<{ unpack::Q4_1 }>(weights, panel, rows, part, out),
-                Quant::Q5_0 => of_panel::<{ unpack::Q5_0 }>(weights, panel, rows, part, out),
-                Quant::Q5_1 => of_panel::<{ unpack::Q5_1 }>(weights, panel, rows, part, out),
-                Quant::Q8_0 => of_panel::<{ unpack::Q8_0 }>(weights, panel, rows, part, out),
-                Quant::Q4K => of_panel::<{ unpack::Q4_K }>(weights, panel, rows, part, out),
-                Quant::Q5K => of_panel::<{ unpack::Q5_K }>(weights, panel, rows, part, out),
-                Quant::Q6K => of_panel::<{ unpack::Q6_K }>(weights, panel, rows, part, out),
-                Quant::F32 | Quant::F16 | Quant::Bf16 => {
-                    unreachable!("floats have kernels of their own")
-                }
-            }
-        }
+        unsafe { with_format!(weights.quant(), of_panel, (weights, panel, rows, part, out)) }
     });
 }
 
 /// A range of rows of one panel of the product.
+///
+/// # Safety
+/// The CPU has the path, `rows` is `[out.m][blocks]`, `F` is the matrix's format, and no other thread writes these rows of this panel.
 unsafe fn of_panel<const F: u8>(
     weights: &Weights,
     panel: usize,
@@ -73,18 +63,17 @@ unsafe fn of_panel<const F: u8>(
         // SAFETY: a whole panel, and scratch for all its blocks.
         unsafe { unpack::panel::<F>(layout, weights.panel(panel).as_ptr(), scratch) };
         for first in part.clone().step_by(MOST_ROWS) {
-            let run = match part.end - first {
-                1 => of_rows::<F, 1>,
-                2 => of_rows::<F, 2>,
-                3 => of_rows::<F, 3>,
-                _ => of_rows::<F, 4>,
-            };
+            let run = for_rows!(part.end - first, of_rows::<F>, 1 2 3, 4);
             // SAFETY: the CPU has the path, the scratch holds all blocks, and these rows of this panel are this call's alone.
             unsafe { run(layout.blocks, scratch, rows, first, panel, out) };
         }
     });
 }
 
+/// The same, for `R` rows from `first_row` on.
+///
+/// # Safety
+/// As for [`of_panel`], and the scratch holds all blocks.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn of_rows<const F: u8, const R: usize>(
     blocks: usize,
@@ -108,7 +97,7 @@ unsafe fn of_rows<const F: u8, const R: usize>(
                 for (half, sum) in sums.iter_mut().enumerate() {
                     let groups = groups.add(half * 32);
                     let at = half * 8;
-                    if F == unpack::Q6_K {
+                    if F == format::Q6_K {
                         let dot = products_of::<F, 0, 4>(groups, row);
                         let product = _mm256_mul_ps(dot, _mm256_load_ps(scale.add(at)));
                         *sum = _mm256_fmadd_ps(product, row_scale, *sum);
@@ -120,7 +109,7 @@ unsafe fn of_rows<const F: u8, const R: usize>(
                     let dot = products_of::<F, 0, 8>(groups, row);
                     let product = _mm256_mul_ps(dot, _mm256_load_ps(scale.add(at)));
                     *sum = _mm256_fmadd_ps(product, row_scale, *sum);
-                    if unpack::has_minima(F) {
+                    if format::has_minima(F) {
                         let minima = _mm256_load_ps(second.add(at));
                         *sum = _mm256_fmadd_ps(minima, _mm256_set1_ps(row.scaled_sum), *sum);
                     }
@@ -145,9 +134,9 @@ unsafe fn products_of<const F: u8, const FROM: usize, const TO: usize>(
     row: &Block,
 ) -> __m256 {
     let pairs_that_fit = match F {
-        unpack::Q4_0 | unpack::Q4_1 | unpack::Q4_K => 8,
-        unpack::Q5_0 | unpack::Q5_1 | unpack::Q5_K => 4,
-        unpack::Q6_K => 2,
+        format::Q4_0 | format::Q4_1 | format::Q4_K => 8,
+        format::Q5_0 | format::Q5_1 | format::Q5_K => 4,
+        format::Q6_K => 2,
         _ => 1,
     };
     let (first, last) = (row.start_low, row.start - row.start_low);
@@ -158,9 +147,9 @@ unsafe fn products_of<const F: u8, const FROM: usize, const TO: usize>(
     };
     // The sum times -128, down to the format's offset. Both are exact.
     let start = match F {
-        unpack::Q4_0 => start / 16,
-        unpack::Q5_0 => start / 8,
-        unpack::Q6_K => start / 4,
+        format::Q4_0 => start / 16,
+        format::Q5_0 => start / 8,
+        format::Q6_K => start / 4,
         _ => 0,
     };
     let ones = _mm256_set1_epi16(1);
@@ -175,7 +164,7 @@ unsafe fn products_of<const F: u8, const FROM: usize, const TO: usize>(
             )
         };
         let four = _mm256_set1_epi32(four);
-        let products = if F == unpack::Q8_0 {
+        let products = if F == format::Q8_0 {
             _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(four, weights))
         } else {
             _mm256_maddubs_epi16(weights, four)

@@ -69,22 +69,3 @@ pub(super) unsafe fn quantised(
         unsafe { tiles(weights, pair, rows, part, out) };
     });
 }
-
-/// Calls a function that is generic over the format with `weights`' format.
-macro_rules! with_format {
-    ($quant:expr, $function:ident, $arguments:tt) => {
-        match $quant {
-            Quant::Q4_0 => $function::<{ $crate::matmul::avx512::unpack::Q4_0 }> $arguments,
-            Quant::Q4_1 => $function::<{ $crate::matmul::avx512::unpack::Q4_1 }> $arguments,
-            Quant::Q5_0 => $function::<{ $crate::matmul::avx512::unpack::Q5_0 }> $arguments,
-            Quant::Q5_1 => $function::<{ $crate::matmul::avx512::unpack::Q5_1 }> $arguments,
-            Quant::Q8_0 => $function::<{ $crate::matmul::avx512::unpack::Q8_0 }> $arguments,
-            Quant::Q4K => $function::<{ $crate::matmul::avx512::unpack::Q4_K }> $arguments,
-            Quant::Q5K => $function::<{ $crate::matmul::avx512::unpack::Q5_K }> $arguments,
-            Quant::Q6K => $function::<{ $crate::matmul::avx512::unpack::Q6_K }> $arguments,
-            // Floats have kernels of their own, and the caller has told them apart.
-            Quant::F32 | Quant::F16 | Quant::Bf16 => unreachable!("floats are not quantised"),
-        }
-    };
-}
-use with_format;

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::{MOST_ROWS, store};
 use crate::compute::Compute;
+use crate::matmul::format::{BF16, F16, for_rows, with_float_format};
 use crate::matmul::{Output, split};
 use crate::quant::Quant;
 use crate::weights::Weights;
@@ -26,22 +27,20 @@ pub(in crate::matmul) unsafe fn floats(
             let count = part.end - first;
             // SAFETY: the CPU has the path, and these rows of this panel are this item's alone.
             unsafe {
-                match weights.quant() {
-                    Quant::F16 => of_format::<F16>(weights, panel, rows, (first, count), out),
-                    Quant::Bf16 => of_format::<BF16>(weights, panel, rows, (first, count), out),
-                    _ => of_format::<F32>(weights, panel, rows, (first, count), out),
-                }
+                with_float_format!(
+                    weights.quant(),
+                    of_format,
+                    (weights, panel, rows, (first, count), out)
+                );
             }
         }
     });
 }
 
-/// The formats as constants for generic kernels.
-const F32: u8 = 0;
-const F16: u8 = 1;
-const BF16: u8 = 2;
-
 /// Up to [`MOST_ROWS`] rows from `first` on, of which there are `count`.
+///
+/// # Safety
+/// The CPU has the path, `rows` has these rows of the matrix's k, `F` is its format, and no other thread writes these rows of this panel.
 unsafe fn of_format<const F: u8>(
     weights: &Weights,
     panel: usize,
@@ -49,12 +48,7 @@ unsafe fn of_format<const F: u8>(
     (first, count): (usize, usize),
     out: &Output<'_>,
 ) {
-    let run = match count {
-        1 => of_rows::<F, 1>,
-        2 => of_rows::<F, 2>,
-        3 => of_rows::<F, 3>,
-        _ => of_rows::<F, 4>,
-    };
+    let run = for_rows!(count, of_rows::<F>, 1 2 3, 4);
     // SAFETY: the caller's contract.
     unsafe { run(weights, panel, rows, first, out) };
 }
@@ -79,6 +73,10 @@ unsafe fn numbers<const F: u8>(at: *const u8) -> __m256 {
     }
 }
 
+/// The same, for `R` rows.
+///
+/// # Safety
+/// As for [`of_format`], of `R` rows.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn of_rows<const F: u8, const R: usize>(
     weights: &Weights,

@@ -3,22 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::SCRATCH_STEP;
+use crate::matmul::format::{Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
 use crate::weights::layout::{BLOCK_BYTES, Layout, PANEL, SUPER};
-
-/// The formats as constants for generic kernels.
-pub(super) const Q4_1: u8 = 0;
-pub(super) const Q5_0: u8 = 1;
-pub(super) const Q8_0: u8 = 2;
-pub(super) const Q4_K: u8 = 3;
-pub(super) const Q6_K: u8 = 4;
-pub(super) const Q4_0: u8 = 5;
-pub(super) const Q5_1: u8 = 6;
-pub(super) const Q5_K: u8 = 7;
-
-/// Whether a format has minima.
-pub(super) const fn has_minima(format: u8) -> bool {
-    matches!(format, Q4_1 | Q5_1 | Q4_K | Q5_K)
-}
 
 /// Unpacks all blocks of a panel of format `F`: unsigned quants as in the file, but for Q8_0's, which are signed.
 ///

@@ -2,10 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use super::unpack::{self, Q6_K};
-use super::with_format;
+use super::unpack;
 use crate::activations::Block;
 use crate::matmul::Output;
+use crate::matmul::format::{Q6_K, for_rows, has_minima, with_format};
 use crate::quant::Quant;
 use crate::weights::Weights;
 
@@ -37,15 +37,9 @@ unsafe fn of_format<const F: u8>(
     rows: &[Block],
     out: &Output<'_>,
 ) {
-    // SAFETY: the caller's contract, passed on; each arm has the rows that it names.
-    unsafe {
-        match out.m {
-            1 => of_rows::<F, 1>(weights, panel, rows, out),
-            2 => of_rows::<F, 2>(weights, panel, rows, out),
-            3 => of_rows::<F, 3>(weights, panel, rows, out),
-            _ => of_rows::<F, 4>(weights, panel, rows, out),
-        }
-    }
+    let run = for_rows!(out.m, of_rows::<F>, 1 2 3, 4);
+    // SAFETY: the caller's contract, passed on, and the rows are as many as it has them.
+    unsafe { run(weights, panel, rows, out) };
 }
 
 /// The same, for `R` rows.
@@ -90,7 +84,7 @@ unsafe fn of_rows<const F: u8, const R: usize>(
             }
             let product = _mm512_mul_ps(_mm512_cvtepi32_ps(dot), unpacked.scales[1]);
             *sum = _mm512_fmadd_ps(product, scale, *sum);
-            if unpack::has_minima(F) {
+            if has_minima(F) {
                 let scaled_sum = _mm512_set1_ps(activations.scaled_sum);
                 *sum = _mm512_fmadd_ps(unpacked.minima, scaled_sum, *sum);
             }

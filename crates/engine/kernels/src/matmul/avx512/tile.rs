@@ -6,8 +6,8 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::ahead::Ahead;
 use super::unpack::{self, Pair, pair as unpack_pair};
-use super::with_format;
 use crate::activations::Block;
+use crate::matmul::format::with_format;
 use crate::matmul::{Output, split};
 use crate::quant::Quant;
 use crate::weights::Weights;
