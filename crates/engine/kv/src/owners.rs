@@ -75,6 +75,14 @@ impl Owners {
         self.by_root.get(root).copied()
     }
 
+    /// The roots of all who may have calls or blocks.
+    pub(crate) fn roots(&self) -> Vec<Root> {
+        let mut roots: Vec<Root> = self.by_root.keys().copied().collect();
+        // A map's order is another each time, and what goes first is to be seen in tests.
+        roots.sort_unstable_by_key(|root| *root.as_bytes());
+        roots
+    }
+
     /// An owner's root.
     pub(crate) fn root(&self, owner: OwnerId) -> Root {
         self.roots[owner.0 as usize]

@@ -2,7 +2,8 @@
 //! is the owner's business.
 //!
 //! When all slots are taken, the page that was used longest ago makes room; of pages that were last used together, the tail of a
-//! prompt goes before its head.
+//! prompt goes before its head. A root may have a limit; one that has as many pages as it may makes room for its own among
+//! them, and costs no other a slot.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -41,8 +42,8 @@ pub struct Placed {
 
 struct Entry {
     hash: BlockHash,
-    /// Index into the roots: they are few.
-    root: u32,
+    /// Index into the owners: they are few.
+    owner: u32,
     number: u32,
     used: u64,
     serial: u64,
@@ -52,6 +53,15 @@ struct Entry {
 /// Oldest use first, then the tail first.
 type Rank = (u64, Reverse<u32>, u32);
 
+/// Whose pages they are.
+struct Owner {
+    root: Root,
+    /// The most pages that it may have.
+    limit: Option<usize>,
+    /// Its pages, the first to go first.
+    order: BTreeSet<Rank>,
+}
+
 /// The slots.
 pub struct Slots {
     entries: Vec<Option<Entry>>,
@@ -60,8 +70,8 @@ pub struct Slots {
     order: BTreeSet<Rank>,
     /// Free slots below `entries.len()`.
     vacant: BTreeSet<u32>,
-    roots: Vec<Root>,
-    root_ids: HashMap<Root, u32>,
+    owners: Vec<Owner>,
+    owner_ids: HashMap<Root, u32>,
     serial: u64,
 }
 
@@ -75,8 +85,8 @@ impl Slots {
             by_hash: HashTable::new(),
             order: BTreeSet::new(),
             vacant: BTreeSet::new(),
-            roots: Vec::new(),
-            root_ids: HashMap::new(),
+            owners: Vec::new(),
+            owner_ids: HashMap::new(),
             serial: 0,
         }
     }
@@ -114,7 +124,7 @@ impl Slots {
     #[must_use]
     pub fn get(&self, slot: u32) -> Option<SlotPage> {
         self.entry(slot).map(|entry| SlotPage {
-            root: self.roots[entry.root as usize],
+            root: self.owners[entry.owner as usize].root,
             hash: entry.hash,
             group: GroupIndex(entry.group.into()),
             number: entry.number,
@@ -128,26 +138,47 @@ impl Slots {
         self.entry(slot).map(|entry| entry.serial)
     }
 
-    /// Finds a slot for a page: a free one, or that of the page that goes first. `None` where this one would go before all
-    /// that is held, or is held already.
+    /// Sets how many pages a root may have; `None` for no limit. Returns the slots of those that it has too many, the first
+    /// to go first: they stay held until they are [removed](Self::remove).
+    pub fn set_limit(&mut self, root: &Root, limit: Option<usize>) -> Vec<u32> {
+        if limit.is_none() && !self.owner_ids.contains_key(root) {
+            return Vec::new();
+        }
+        let owner = self.owner_id(*root) as usize;
+        let owner = &mut self.owners[owner];
+        owner.limit = limit;
+        let over = limit.map_or(0, |limit| owner.order.len().saturating_sub(limit));
+        owner.order.iter().take(over).map(|&(_, _, slot)| slot).collect()
+    }
+
+    /// Finds a slot for a page: a free one, or that of the page that goes first, among the root's own where it has as many
+    /// as it may. `None` where this one would go before all that may go, or is held already.
     pub fn place(&mut self, page: SlotPage) -> Option<Placed> {
         if self.find(&page.hash, page.group).is_some() {
             return None;
         }
-        let (slot, replaced) = if let Some(&slot) = self.vacant.first() {
+        let owner = self.owner_ids.get(&page.root).map(|&owner| &self.owners[owner as usize]);
+        let full = owner.filter(|it| it.limit.is_some_and(|limit| it.order.len() >= limit));
+        let (slot, replaced) = if let Some(owner) = full {
+            (Self::goes_first(owner.order.first(), &page)?, true)
+        } else if let Some(&slot) = self.vacant.first() {
             (slot, false)
         } else if self.entries.len() < self.capacity {
             (self.entries.len() as u32, false)
         } else {
-            let &(used, number, slot) = self.order.first()?;
-            // A prompt that is longer than all slots keeps its head, however often it comes by.
-            if (used, number) >= (page.used, Reverse(page.number)) {
-                return None;
-            }
-            self.remove(slot);
-            (slot, true)
+            (Self::goes_first(self.order.first(), &page)?, true)
         };
+        if replaced {
+            self.remove(slot);
+        }
         self.put(slot, page).map(|serial| Placed { slot, serial, replaced })
+    }
+
+    /// The slot of the first to go, unless the new page would go before it.
+    fn goes_first(first: Option<&Rank>, page: &SlotPage) -> Option<u32> {
+        let &(used, number, slot) = first?;
+        // A prompt that is longer than all slots keeps its head, however often it comes by.
+        ((used, number) < (page.used, Reverse(page.number))).then_some(slot)
     }
 
     /// Puts a page where it lies already: for what is found at a start. Returns its serial; `None` where there is no such
@@ -165,20 +196,21 @@ impl Slots {
         }
         self.vacant.remove(&slot);
         self.serial += 1;
-        let root = self.root_id(page.root);
+        let owner = self.owner_id(page.root);
         let SlotPage { hash, number, used, .. } = page;
-        self.entries[at] = Some(Entry { hash, root, number, used, serial: self.serial, group });
+        self.entries[at] = Some(Entry { hash, owner, number, used, serial: self.serial, group });
         self.order.insert((used, Reverse(number), slot));
+        self.owners[owner as usize].order.insert((used, Reverse(number), slot));
         let entries = &self.entries;
         let key = |&other: &u32| entries[other as usize].as_ref().map_or(0, |it| it.hash.short());
         self.by_hash.insert_unique(hash.short(), slot, key);
         Some(self.serial)
     }
 
-    fn root_id(&mut self, root: Root) -> u32 {
-        *self.root_ids.entry(root).or_insert_with(|| {
-            self.roots.push(root);
-            self.roots.len() as u32 - 1
+    fn owner_id(&mut self, root: Root) -> u32 {
+        *self.owner_ids.entry(root).or_insert_with(|| {
+            self.owners.push(Owner { root, limit: None, order: BTreeSet::new() });
+            self.owners.len() as u32 - 1
         })
     }
 
@@ -188,9 +220,13 @@ impl Slots {
         if entry.used >= used {
             return false;
         }
-        self.order.remove(&(entry.used, Reverse(entry.number), slot));
+        let (before, after) =
+            ((entry.used, Reverse(entry.number), slot), (used, Reverse(entry.number), slot));
         entry.used = used;
-        self.order.insert((used, Reverse(entry.number), slot));
+        for order in [&mut self.order, &mut self.owners[entry.owner as usize].order] {
+            order.remove(&before);
+            order.insert(after);
+        }
         true
     }
 
@@ -199,7 +235,9 @@ impl Slots {
         let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::take) else {
             return false;
         };
-        self.order.remove(&(entry.used, Reverse(entry.number), slot));
+        let rank = (entry.used, Reverse(entry.number), slot);
+        self.order.remove(&rank);
+        self.owners[entry.owner as usize].order.remove(&rank);
         if let Ok(found) = self.by_hash.find_entry(entry.hash.short(), |&other| other == slot) {
             found.remove();
         }
@@ -207,12 +245,16 @@ impl Slots {
         true
     }
 
-    /// The slots with pages under a root. The work is linear in what is held.
+    /// The slots with pages under a root.
     #[must_use]
     pub fn of_root(&self, root: &Root) -> Vec<u32> {
-        let Some(&id) = self.root_ids.get(root) else { return Vec::new() };
-        let mine = |slot: &u32| self.entry(*slot).is_some_and(|entry| entry.root == id);
-        self.order.iter().map(|&(_, _, slot)| slot).filter(mine).collect()
+        let Some(&owner) = self.owner_ids.get(root) else { return Vec::new() };
+        self.owners[owner as usize].order.iter().map(|&(_, _, slot)| slot).collect()
+    }
+
+    /// The roots that have pages.
+    pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
+        self.owners.iter().filter(|owner| !owner.order.is_empty()).map(|owner| owner.root)
     }
 
     /// The slots whose pages were last used no later than this.
@@ -221,11 +263,13 @@ impl Slots {
         self.order.iter().take_while(|rank| rank.0 <= used).map(|&(_, _, slot)| slot).collect()
     }
 
-    /// Frees every slot.
+    /// Frees every slot. Limits stay.
     pub fn clear(&mut self) {
-        let serial = self.serial;
-        *self = Self::new(u32::try_from(self.capacity).unwrap_or(u32::MAX));
-        self.serial = serial;
+        let new = Self::new(u32::try_from(self.capacity).unwrap_or(u32::MAX));
+        let mut before = std::mem::replace(self, new);
+        self.serial = before.serial;
+        before.owners.iter_mut().for_each(|owner| owner.order.clear());
+        (self.owners, self.owner_ids) = (before.owners, before.owner_ids);
     }
 }
 
@@ -283,15 +327,42 @@ mod tests {
         assert!(slots.place(page(3, 0, 0)).unwrap().serial > second.serial);
     }
 
+    #[test]
+    fn who_has_its_limit_makes_room_among_its_own() {
+        let mut slots = Slots::new(5);
+        let root = Root::from_bytes([1; 32]);
+        // The names 1, 4, 7 and 10 are of that root, 2 and 5 of another.
+        for (name, used) in [(1, 3), (4, 4), (2, 1), (7, 5)] {
+            assert!(!slots.place(page(name, 0, used)).unwrap().replaced);
+        }
+        let over = slots.set_limit(&root, Some(2));
+        assert_eq!(over, [slots.find(&BlockHash([1; 32]), GroupIndex(0)).unwrap()]);
+        over.into_iter().for_each(|slot| assert!(slots.remove(slot)));
+        let held =
+            |slots: &Slots, name| slots.find(&BlockHash([name; 32]), GroupIndex(0)).is_some();
+        // There are free slots, and an older page of another's: neither is for it.
+        assert!(slots.place(page(10, 0, 6)).unwrap().replaced);
+        assert!(!held(&slots, 4) && held(&slots, 7) && held(&slots, 2) && held(&slots, 10));
+        assert_eq!(slots.place(page(4, 0, 2)), None, "it would be the first of its own to go");
+        assert!(!slots.place(page(5, 0, 0)).unwrap().replaced);
+        assert_eq!(slots.roots().count(), 2);
+        slots.clear();
+        for name in [1, 4, 7] {
+            slots.place(page(name, 0, u64::from(name)));
+        }
+        assert_eq!(slots.of_root(&root).len(), 2, "a limit outlives what it is of");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         /// Against a plain list that is searched.
         #[test]
         fn slots_are_like_a_list(
-            ops in prop::collection::vec((0u8..5, 0u8..12, 0u64..30), 1..120)
+            ops in prop::collection::vec((0u8..6, 0u8..12, 0u64..30), 1..120)
         ) {
             let mut slots = Slots::new(5);
+            let mut limits = [None::<usize>; 3];
             let mut list: Vec<(u32, SlotPage)> = Vec::new();
             for (op, name, used) in ops {
                 match op {
@@ -299,7 +370,11 @@ mod tests {
                         let new = page(name, u32::from(name), used);
                         let is_held = list.iter().any(|(_, held)| held.hash == new.hash);
                         let rank = |it: &SlotPage| (it.used, Reverse(it.number));
-                        let oldest = list.iter().min_by_key(|(slot, it)| (rank(it), *slot));
+                        let limit = limits[usize::from(name % 3)];
+                        let own = list.iter().filter(|(_, held)| held.root == new.root).count();
+                        let is_full = limit.is_some_and(|limit| own >= limit);
+                        let may_go = list.iter().filter(|(_, held)| !is_full || held.root == new.root);
+                        let oldest = may_go.min_by_key(|(slot, it)| (rank(it), *slot));
                         let oldest = oldest.map(|(slot, it)| (*slot, rank(it)));
                         match slots.place(new) {
                             None => prop_assert!(
@@ -307,7 +382,7 @@ mod tests {
                             ),
                             Some(placed) => {
                                 prop_assert!(!is_held);
-                                prop_assert_eq!(placed.replaced, list.len() == 5);
+                                prop_assert_eq!(placed.replaced, is_full || list.len() == 5);
                                 if placed.replaced {
                                     prop_assert_eq!(Some(placed.slot), oldest.map(|(slot, _)| slot));
                                     list.retain(|(slot, _)| *slot != placed.slot);
@@ -329,6 +404,21 @@ mod tests {
                             prop_assert!(slots.remove(slot) && !slots.remove(slot));
                         }
                     }
+                    4 => {
+                        let (at, root) = (usize::from(name % 3), Root::from_bytes([name % 3; 32]));
+                        limits[at] = (used < 20).then_some(1 + used as usize % 4);
+                        let over = slots.set_limit(&root, limits[at]);
+                        let mut own: Vec<_> =
+                            list.iter().filter(|(_, held)| held.root == root).copied().collect();
+                        own.sort_by_key(|(slot, it)| (it.used, Reverse(it.number), *slot));
+                        let most = limits[at].unwrap_or(usize::MAX);
+                        own.truncate(own.len().saturating_sub(most));
+                        prop_assert_eq!(&over, &own.iter().map(|(slot, _)| *slot).collect::<Vec<_>>());
+                        for slot in over {
+                            prop_assert!(slots.remove(slot));
+                            list.retain(|(held, _)| *held != slot);
+                        }
+                    }
                     _ => {
                         let root = Root::from_bytes([name % 3; 32]);
                         let mut mine = slots.of_root(&root);
@@ -342,6 +432,9 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(slots.len(), list.len());
+                for root in slots.roots() {
+                    prop_assert!(list.iter().any(|(_, held)| held.root == root));
+                }
                 for (slot, held) in &list {
                     prop_assert_eq!(slots.find(&held.hash, held.group), Some(*slot));
                     prop_assert_eq!(slots.get(*slot), Some(*held));

@@ -140,6 +140,21 @@ impl PrefixCache {
         ResetReport { dropped, in_use, running: running.len(), waiting: waiting.len(), pins }
     }
 
+    /// Forgets everything that is stored under other roots than these, as [`forget`](Self::forget) does: what nobody can find
+    /// any more, since the scope of its tenant is another now.
+    pub fn retain(&mut self, is_kept: impl Fn(&Root) -> bool) -> ResetReport {
+        let mut report = ResetReport { dropped: 0, in_use: 0, running: 0, waiting: 0, pins: 0 };
+        for root in self.store.owners.roots().into_iter().filter(|root| !is_kept(root)) {
+            let ResetReport { dropped, in_use, running, waiting, pins } = self.forget(&root);
+            report.dropped += dropped;
+            report.in_use += in_use;
+            report.running += running;
+            report.waiting += waiting;
+            report.pins += pins;
+        }
+        report
+    }
+
     /// Forgets everything that is stored, pinned or not. Always succeeds: blocks in use serve their calls to the end and are found by no one else.
     pub fn reset(&mut self) -> ResetReport {
         let pins = self.unpin_all(None);
