@@ -17,7 +17,7 @@ mod record;
 mod warnings;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -102,6 +102,12 @@ pub(crate) struct Disk {
     /// Readings that were cut short to make room in the queue.
     cut: Vec<u64>,
     restored: u64,
+    /// Of this model's pages, with this arithmetic; see [`Record::family`].
+    family: u32,
+    /// Roots of other models' pages. Which tenants those have now is not known here.
+    foreign: HashSet<Root>,
+    /// The roots that calls can have, once that was said.
+    known: Option<HashSet<Root>>,
     pub(crate) estimates: Estimates,
 }
 
@@ -129,6 +135,7 @@ impl Disk {
         config: &DiskConfig,
         page_bytes: usize,
         block_tokens: usize,
+        family: u32,
         ttl: Option<Duration>,
         now: u64,
     ) -> Result<Result<Disk, DiskError>, DiskError> {
@@ -141,7 +148,11 @@ impl Disk {
         };
         let mut slots = Slots::new(folder.capacity());
         let mut twice = Vec::new();
+        let mut foreign = HashSet::new();
         for (slot, record) in found {
+            if record.family != family {
+                foreign.insert(Root::from_bytes(record.root));
+            }
             // A clock that was set back must not keep a page for ever.
             let held = SlotPage { used: record.used.min(now), ..record.held() };
             if slots.put(slot, held).is_none() {
@@ -173,6 +184,9 @@ impl Disk {
             touched: HashMap::new(),
             cut: Vec::new(),
             restored: 0,
+            family,
+            foreign,
+            known: None,
             estimates: Estimates::default(),
         };
         disk.erase(twice);
@@ -223,11 +237,15 @@ impl Disk {
         debug_assert_eq!(bytes.len(), self.page_bytes);
         let number = u32::try_from(page.number).ok()?;
         let (root, hash, group) = (page.root, page.hash, page.group);
+        if self.known.as_ref().is_some_and(|known| !known.contains(&root)) {
+            return None;
+        }
         let placed = self.slots.place(SlotPage { root, hash, group, number, used })?;
         // A use of what was in the slot before.
         self.touched.remove(&placed.slot);
         let record = Record {
             root: *root.as_bytes(),
+            family: self.family,
             hash: hash.0,
             parent: page.parent.0,
             group: group.0 as u32,
@@ -289,6 +307,7 @@ impl Disk {
             let start = page.number * block_tokens;
             let record = Record {
                 root: *root.as_bytes(),
+                family: self.family,
                 hash: page.hash.0,
                 parent: page.parent.0,
                 group: page.group.0 as u32,
@@ -345,6 +364,32 @@ impl Disk {
                 self.slots.remove(slot);
             }
         }
+    }
+
+    /// Holds a root to its share of all pages; `None` for no limit. What it has too much is erased.
+    pub(crate) fn set_share(&mut self, root: &Root, share: Option<f64>) {
+        // A share of next to nothing is one page, as it is one block of memory.
+        let part = |share: f64| ((share * self.slots.capacity() as f64) as usize).max(1);
+        let over = self.slots.set_limit(root, share.map(part));
+        self.erase(over);
+    }
+
+    /// Takes what no call can find any more off the list: pages of this model under other roots than these.
+    pub(crate) fn retain(&mut self, known: HashSet<Root>) -> Forgotten {
+        let gone = |root: &Root| !known.contains(root) && !self.foreign.contains(root);
+        let gone: Vec<Root> = self.slots.roots().filter(gone).collect();
+        let slots: Vec<u32> = gone.iter().flat_map(|root| self.slots.of_root(root)).collect();
+        for &slot in &slots {
+            self.slots.remove(slot);
+        }
+        if !slots.is_empty() {
+            tracing::info!(
+                "{} KV pages on disk are of scopes that are gone, and are erased",
+                slots.len()
+            );
+        }
+        self.known = Some(known);
+        Forgotten(Some(slots))
     }
 
     /// Takes all that is kept under a root off the list, or everything: nobody finds it from here on.

@@ -25,7 +25,7 @@ use crate::event::{GenerateEvent, Pin};
 use crate::holdings::EngineHoldings;
 use crate::request::{GenerateRequest, Scope};
 use crate::sampling;
-use crate::scheduler::{Choice, Command, Scheduler, Submission, since_1970};
+use crate::scheduler::{Choice, Command, Scheduler, Submission, root, since_1970};
 use crate::stats::EngineStats;
 
 pub use error::{PictureError, StartError, SubmitError};
@@ -128,6 +128,7 @@ struct Inner {
 fn disk(
     config: &EngineConfig,
     block_bytes: usize,
+    family: u32,
 ) -> Result<(Option<Disk>, Option<String>), StartError> {
     let Some(disk) = config.disk.as_ref().filter(|_| config.prefix_cache) else {
         return Ok((None, None));
@@ -136,10 +137,16 @@ fn disk(
         return Err(DiskError::Hash(config.prefix_hash.as_str()).into());
     }
     let now = since_1970();
-    match Disk::open(disk, block_bytes, config.block_size, config.prefix_ttl, now)? {
+    match Disk::open(disk, block_bytes, config.block_size, family, config.prefix_ttl, now)? {
         Ok(disk) => Ok((Some(disk), None)),
         Err(refused) => Ok((None, Some(refused.to_string()))),
     }
+}
+
+/// What the roots of all scopes have in common, in short.
+fn family(config: &EngineConfig, isa: Isa, model: &Model) -> u32 {
+    let root = root(config, isa, model, &Scope::default());
+    root.as_bytes().first_chunk().map_or(0, |head| u32::from_le_bytes(*head))
 }
 
 /// Memory for the texts of prompts and their tokens: some 140 case files of 100 kB.
@@ -222,7 +229,7 @@ impl Engine {
         cache_config.join = config.prefix_cache;
         cache_config.ttl = config.prefix_ttl;
         cache_config.step_tokens = config.chunk.get();
-        let (disk, disk_refused) = disk(&config, block_bytes)?;
+        let (disk, disk_refused) = disk(&config, block_bytes, family(&config, isa, &model))?;
         cache_config.spill = disk.is_some();
         let figures = disk.as_ref().map(Disk::figures);
         let cache = PrefixCache::new(cache_config)?;
@@ -466,6 +473,18 @@ impl Engine {
         self.inner.tokenizer.forget_fragments();
         let (reply, answer) = flume::bounded(1);
         let command = Command::Forget(scope.clone(), reply);
+        self.inner.answered(command, &answer).unwrap_or(Err(SubmitError::ShuttingDown))
+    }
+
+    /// Says which scopes there are: what is cached under any other, in memory or on disk, is forgotten and erased, since no
+    /// call can find it. Pages of other models in the same folder are left alone. From here on nothing of another scope is
+    /// kept on disk.
+    ///
+    /// # Errors
+    /// When the engine has stopped, or what is on disk can't be erased.
+    pub fn retain(&self, scopes: Vec<Scope>) -> Result<ResetReport, SubmitError> {
+        let (reply, answer) = flume::bounded(1);
+        let command = Command::Retain(scopes, reply);
         self.inner.answered(command, &answer).unwrap_or(Err(SubmitError::ShuttingDown))
     }
 

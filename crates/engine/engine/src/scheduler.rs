@@ -3,14 +3,14 @@
 //! Everything here belongs to one thread. A step computes one token for every call that decodes, and as many
 //! prompt tokens as fit the chunk for those that don't, oldest first.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use tapri_gguf::TokenId;
-use tapri_kernels::{Compute, KvStore};
+use tapri_kernels::{Compute, Isa, KvStore};
 use tapri_kv::{
     AdapterDigest, BlockId, CallId, Moment, Page, PrefixCache, PromptKeys, ResetReport, Root,
     RootParts,
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Reset(flume::Sender<Result<ResetReport, SubmitError>>),
     /// Forget what one scope has stored.
     Forget(Scope, flume::Sender<Result<ResetReport, SubmitError>>),
+    /// Forget what no call can find that comes from one of these scopes.
+    Retain(Vec<Scope>, flume::Sender<Result<ResetReport, SubmitError>>),
     /// Show what a scope has pinned.
     Pins(Scope, flume::Sender<Pins>),
     /// Take a pin of a scope away.
@@ -129,6 +131,21 @@ pub(crate) struct Scheduler {
     /// Reused by every step.
     logits: Vec<f32>,
     fresh: Vec<BlockId>,
+}
+
+/// What the chains of a scope start from.
+pub(crate) fn root(config: &EngineConfig, isa: Isa, model: &Model, scope: &Scope) -> Root {
+    Root::new(&RootParts {
+        numerics: NUMERICS_VERSION,
+        isa: isa.name(),
+        // Covers the file's bytes (weights, tokenizer) and the RoPE settings that it leaves implicit.
+        model: &model.fingerprint(),
+        rope: b"",
+        kv_type: config.kv_type.name(),
+        block_tokens: config.block_size,
+        hash: config.prefix_hash,
+        tenant: &scope.0,
+    })
 }
 
 impl Scheduler {
@@ -279,12 +296,21 @@ impl Scheduler {
                 Command::Submit(submission) => self.take(*submission),
                 Command::Reset(reply) => {
                     let report = self.cache.reset();
-                    self.erase_from_disk(None, report, reply);
+                    let forgotten = self.disk.as_mut().map(|disk| disk.forget(None));
+                    self.erase_from_disk(forgotten, report, reply);
                 }
                 Command::Forget(scope, reply) => {
                     let root = self.root(&scope);
                     let report = self.cache.forget(&root);
-                    self.erase_from_disk(Some(root), report, reply);
+                    let forgotten = self.disk.as_mut().map(|disk| disk.forget(Some(&root)));
+                    self.erase_from_disk(forgotten, report, reply);
+                }
+                Command::Retain(scopes, reply) => {
+                    let known: HashSet<Root> =
+                        scopes.iter().map(|scope| self.root(scope)).collect();
+                    let report = self.cache.retain(|root| known.contains(root));
+                    let forgotten = self.disk.as_mut().map(|disk| disk.retain(known));
+                    self.erase_from_disk(forgotten, report, reply);
                 }
                 Command::Pins(scope, reply) => {
                     let _ = reply.try_send(self.pins_of(&scope));
@@ -316,6 +342,9 @@ impl Scheduler {
         let name = submission.request.adapter.as_deref();
         let adapter = name.and_then(|name| self.adapters.get(name)).map(Arc::clone);
         let keys = self.keys(&submission.request, adapter.as_deref());
+        if let Some(disk) = &mut self.disk {
+            disk.set_share(&keys.root, submission.request.kv_share);
+        }
         let context = self.model.config().context_length;
         let tokenizer = Arc::clone(&self.tokenizer);
         // All but the null block.
@@ -348,17 +377,7 @@ impl Scheduler {
 
     /// What the chains of a scope start from.
     fn root(&self, scope: &Scope) -> Root {
-        Root::new(&RootParts {
-            numerics: NUMERICS_VERSION,
-            isa: self.compute.isa().name(),
-            // Covers the file's bytes (weights, tokenizer) and the RoPE settings that it leaves implicit.
-            model: &self.model.fingerprint(),
-            rope: b"",
-            kv_type: self.config.kv_type.name(),
-            block_tokens: self.config.block_size,
-            hash: self.config.prefix_hash,
-            tenant: &scope.0,
-        })
+        root(&self.config, self.compute.isa(), &self.model, scope)
     }
 
     fn now(&self) -> Moment {

@@ -321,6 +321,102 @@ fn the_size_is_never_exceeded_and_the_last_used_stay() {
 }
 
 #[test]
+fn who_has_a_share_fills_no_more_of_the_disk_and_costs_no_other_a_page() {
+    let model = TinyModel::llama();
+    let dir = tempfile::tempdir().unwrap();
+    // Room for 40 pages; a prompt of 300 tokens has 18.
+    let size = 2 * 4096 + 40 * ((16 << 10) + 256);
+    let of = |tenant: &[u8], seed, kv_share| GenerateRequest {
+        scope: Scope(tenant.to_vec()),
+        kv_share,
+        ..request(prompt(300, seed), 2)
+    };
+    let engine = start(&model, with_disk(dir.path(), size));
+    assert_eq!(disk(&engine).capacity, 40);
+    ask(&engine, of(b"b", 1, None));
+    wait_until(&engine, |disk| disk.written == 18);
+    // A quarter is ten pages, however much it sends.
+    for seed in 2..7 {
+        let written = disk(&engine).written;
+        ask(&engine, of(b"a", seed, Some(0.25)));
+        wait_until(&engine, |disk| disk.written >= written + 10);
+        assert!(disk(&engine).pages <= 28, "{:?}", disk(&engine));
+    }
+    drop(engine);
+
+    let engine = start(&model, with_disk(dir.path(), size));
+    assert_eq!(disk(&engine).pages, 28);
+    assert_eq!(ask(&engine, of(b"b", 1, None)).admitted.restored_tokens, 288);
+    drop(engine);
+    // A share that became smaller holds from its next call on.
+    let engine = start(&model, with_disk(dir.path(), size));
+    let cache = CacheUse { read: true, store: false };
+    ask(&engine, GenerateRequest { cache, ..of(b"a", 9, Some(0.1)) });
+    assert_eq!(disk(&engine).pages, 22);
+}
+
+#[test]
+fn what_no_call_can_find_any_more_is_erased() {
+    let model = TinyModel::llama();
+    let dir = tempfile::tempdir().unwrap();
+    let of = |tenant: &[u8], seed| GenerateRequest {
+        scope: Scope(tenant.to_vec()),
+        ..request(prompt(100, seed), 2)
+    };
+    let engine = start(&model, with_disk(dir.path(), SIZE));
+    for tenant in [b"old", b"new"] {
+        ask(&engine, of(tenant, 1));
+    }
+    ask(&engine, GenerateRequest { pin: true, max_tokens: 0, logprobs: None, ..of(b"old", 2) });
+    drop(engine);
+    // Which scopes another model's pages are of, nobody here knows.
+    let other = TinyModel::llama3();
+    let engine = start(&other, with_disk(dir.path(), SIZE));
+    assert_eq!(disk(&engine).pages, 18);
+    ask(&engine, of(b"old", 3));
+    ask(&engine, of(b"new", 3));
+    drop(engine);
+
+    let known = || vec![Scope(b"new".to_vec()), Scope::default()];
+    let engine = start(&model, with_disk(dir.path(), SIZE));
+    assert_eq!(disk(&engine).pages, 30);
+    engine.retain(known()).unwrap();
+    assert_eq!(disk(&engine).pages, 18, "twelve of the old scope are gone");
+    let zeros = |folder: &Path| {
+        let raw = fs::read(folder.join("tapri-kv.pages")).unwrap();
+        raw[4096..].chunks(16 << 10).filter(|page| page.iter().all(|&byte| byte == 0)).count()
+    };
+    assert_eq!(zeros(dir.path()), 12);
+    assert_eq!(ask(&engine, of(b"new", 1)).admitted.cached_tokens, 96);
+    // A call that began before and ended since: memory and disk keep nothing of it once that is said again.
+    assert_eq!(ask(&engine, of(b"old", 1)).admitted.cached_tokens, 0);
+    assert!(engine.retain(known()).unwrap().dropped >= 6);
+    assert_eq!(ask(&engine, of(b"old", 1)).admitted.cached_tokens, 0);
+    drop(engine);
+    let engine = start(&other, with_disk(dir.path(), SIZE));
+    assert_eq!(disk(&engine).pages, 18, "nor does the end write it");
+    engine.retain(known()).unwrap();
+    assert_eq!(disk(&engine).pages, 12);
+    assert_eq!(ask(&engine, of(b"new", 3)).admitted.cached_tokens, 96);
+}
+
+#[test]
+fn a_pin_of_a_scope_that_is_gone_holds_no_memory() {
+    let model = TinyModel::llama();
+    let engine = start(&model, config());
+    let pin = GenerateRequest {
+        scope: Scope(b"old".to_vec()),
+        pin: true,
+        logprobs: None,
+        ..request(prompt(100, 1), 0)
+    };
+    ask(&engine, pin);
+    assert_eq!(engine.stats().pins, 1);
+    let report = engine.retain(vec![Scope::default()]).unwrap();
+    assert_eq!((report.pins, engine.stats().pins, engine.stats().blocks_pinned), (1, 0, 0));
+}
+
+#[test]
 fn a_folder_that_cannot_be_used_is_an_error_or_done_without() {
     let model = TinyModel::llama();
     let fails = |config: EngineConfig| {

@@ -4,7 +4,11 @@
 //! page for each slot. Slots are of equal size, since blocks of all groups are. Records stand apart so that a start reads
 //! some hundred bytes a page and not the pages. A page is written before its record, and each has a checksum: what a crash
 //! tore is not taken for a page. Nothing is forced to the disk: after a power failure pages may be missing, not wrong.
+//!
+//! A byte in the head of the records says that the folder was closed with every slot either a page with its record or zeros.
+//! Where it doesn't, after a kill, slots without a record are read whole at the next start, since a page may stand in one.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -18,10 +22,13 @@ const RECORDS: &str = "tapri-kv.records";
 const PAGES: &str = "tapri-kv.pages";
 
 const MAGIC: [u8; 8] = *b"TAPRI-KV";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes of a file's head.
 const HEAD: u64 = 4096;
+
+/// Where the head of the records says that the folder was closed.
+const CLOSED_AT: u64 = 64;
 
 /// Why a folder can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -129,8 +136,17 @@ pub(super) struct Folder {
     capacity: u32,
     records: File,
     pages: File,
+    /// Whether bytes may be left in a slot that has no record.
+    leaves: Cell<bool>,
     /// Held until the end.
     _lock: File,
+}
+
+/// What the records of a folder say.
+struct Found {
+    pages: Vec<(u32, Record)>,
+    /// Slots whose record is damaged, or whose page ends beyond the file.
+    torn: Vec<u32>,
 }
 
 impl Folder {
@@ -158,15 +174,24 @@ impl Folder {
         }
         let slots = (size - 2 * HEAD) / geometry.slot_bytes();
         let capacity = u32::try_from(slots).unwrap_or(u32::MAX);
-        let folder = Folder { geometry, capacity, records, pages, _lock: lock };
+        let folder =
+            Folder { geometry, capacity, records, pages, leaves: Cell::new(false), _lock: lock };
         if heads.iter().all(|(head, _)| *head == Head::Ours) {
+            let was_closed = folder.reopen().map_err(at(&records_path))?;
             folder.cut().map_err(at(&pages_path))?;
-            let found = folder.read_records().map_err(at(&records_path))?;
-            folder.erase_unknown(&found).map_err(at(&pages_path))?;
-            return Ok((folder, found));
+            let Found { pages, torn } = folder.read_records().map_err(at(&records_path))?;
+            for slot in torn {
+                folder.erase(slot).map_err(at(&pages_path))?;
+            }
+            if !was_closed {
+                folder.erase_unknown(&pages).map_err(at(&pages_path))?;
+            }
+            return Ok((folder, pages));
         }
         if heads.iter().any(|(head, _)| *head == Head::Other) {
-            tracing::info!("the KV pages on disk are of another kind of model, and were dropped");
+            tracing::info!(
+                "the KV pages on disk are of another kind of model or version, and were dropped"
+            );
         }
         folder.clear().map_err(at(&pages_path))?;
         Ok((folder, Vec::new()))
@@ -175,6 +200,19 @@ impl Folder {
     /// Slots that the size has room for.
     pub(super) fn capacity(&self) -> u32 {
         self.capacity
+    }
+
+    /// Notes that it is in use from here on. Returns whether it was closed the last time.
+    fn reopen(&self) -> io::Result<bool> {
+        let mut closed = [0];
+        read_at(&self.records, CLOSED_AT, &mut closed)?;
+        write_at(&self.records, CLOSED_AT, &[0])?;
+        Ok(closed == [1])
+    }
+
+    /// Notes that nothing is left to do, unless something could not be erased.
+    pub(super) fn close(&self) -> io::Result<()> {
+        if self.leaves.get() { Ok(()) } else { write_at(&self.records, CLOSED_AT, &[1]) }
     }
 
     /// Cuts off the slots that the size has no room for: it may have been larger the last time.
@@ -192,32 +230,36 @@ impl Folder {
         Ok(())
     }
 
-    fn read_records(&self) -> io::Result<Vec<(u32, Record)>> {
+    fn read_records(&self) -> io::Result<Found> {
         let Geometry { page_bytes, block_tokens } = self.geometry;
         let pages = self.pages.metadata()?.len();
         (&self.records).seek(SeekFrom::Start(HEAD))?;
         let mut reader = BufReader::with_capacity(1 << 20, &self.records);
         let mut bytes = vec![0; self.geometry.record_bytes()];
-        let mut found = Vec::new();
+        let mut found = Found { pages: Vec::new(), torn: Vec::new() };
         for slot in 0..self.capacity {
             match reader.read_exact(&mut bytes) {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    // It may end within a record.
+                    found.torn.push(slot);
+                    break;
+                }
                 Err(error) => return Err(error),
             }
             // A record whose page was never written whole ends beyond the file.
-            if self.page_at(slot) + page_bytes as u64 <= pages
-                && let Some((record, _)) = Record::decode(&bytes, block_tokens, page_bytes)
-            {
-                found.push((slot, record));
+            let is_whole = self.page_at(slot) + page_bytes as u64 <= pages;
+            match Record::decode(&bytes, block_tokens, page_bytes) {
+                Some((record, _)) if is_whole => found.pages.push((slot, record)),
+                _ if bytes.iter().any(|&byte| byte != 0) => found.torn.push(slot),
+                _ => {}
             }
         }
         Ok(found)
     }
 
-    /// Erases what stands in slots that no record tells of: a page whose record was damaged, or never written before a crash.
-    /// Nobody would find it, but no erasure of its tenant would either. (Empty slots are read whole for that; there are few, since
-    /// they are the first to be filled.)
+    /// Erases what stands in slots that no record tells of: a page whose record was never written before a crash. Nobody
+    /// would find it, but no erasure of its tenant would either.
     fn erase_unknown(&self, found: &[(u32, Record)]) -> io::Result<()> {
         let slots_of = |file: &File, bytes: usize| {
             Ok::<_, io::Error>((file.metadata()?.len().saturating_sub(HEAD)).div_ceil(bytes as u64))
@@ -300,12 +342,16 @@ impl Folder {
         let (records, pages) = (self.records.metadata()?.len(), self.pages.metadata()?.len());
         let (record_at, page_at) = (self.record_at(slot), self.page_at(slot));
         let zeros = vec![0; self.geometry.page_bytes.max(self.geometry.record_bytes())];
+        // Until it is done.
+        let left_before = self.leaves.replace(true);
         // No further than the file goes: what lies beyond was never written.
         let part = |at: u64, bytes: usize, end: u64| bytes.min(end.saturating_sub(at) as usize);
         let record = part(record_at, self.geometry.record_bytes(), records);
         write_at(&self.records, record_at, &zeros[..record])?;
         let page = part(page_at, self.geometry.page_bytes, pages);
-        write_at(&self.pages, page_at, &zeros[..page])
+        write_at(&self.pages, page_at, &zeros[..page])?;
+        self.leaves.set(left_before);
+        Ok(())
     }
 
     /// Empties both files, and writes their heads.
@@ -315,6 +361,7 @@ impl Folder {
             file.set_len(0)?;
             write_at(file, 0, &head)?;
         }
+        self.leaves.set(false);
         Ok(())
     }
 }
@@ -333,6 +380,9 @@ fn read_head(mut file: &File, geometry: Geometry) -> io::Result<Head> {
     let mut head = Vec::new();
     file.seek(SeekFrom::Start(0))?;
     file.take(HEAD).read_to_end(&mut head)?;
+    if let Some(closed) = head.get_mut(CLOSED_AT as usize) {
+        *closed = 0;
+    }
     Ok(if head.iter().all(|&byte| byte == 0) {
         Head::Empty
     } else if head == geometry.head() {

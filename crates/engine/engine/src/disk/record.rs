@@ -7,7 +7,7 @@
 //! 12   number in the prompt        136  XXH3 (128 bits) of the page
 //! 16   tokens in the block         152  the tokens, 4 bytes each
 //! 20   bytes of the page           ..   XXH3 (128 bits) of all before
-//! 28   zero, 4 bytes               ..   zeros up to a multiple of 64
+//! 28   family                      ..   zeros up to a multiple of 64
 //! 32   last use, ms since 1970
 //! ```
 //!
@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_128;
 const MAGIC: [u8; 4] = *b"TKVp";
 
 /// Raised when the form changes: pages of another version are not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes before the tokens.
 const FIXED: usize = 152;
@@ -32,6 +32,9 @@ const SUM: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) root: [u8; 32],
+    /// What the root covers besides the tenant's scope, in short: whether a page of a root that is not known could be of
+    /// this model.
+    pub(super) family: u32,
     pub(super) hash: [u8; 32],
     pub(super) parent: [u8; 32],
     pub(super) group: u32,
@@ -61,7 +64,7 @@ impl Record {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&(page_bytes as u64).to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.family.to_le_bytes());
         out.extend_from_slice(&self.used.to_le_bytes());
         for digest in [&self.root, &self.hash, &self.parent] {
             out.extend_from_slice(digest);
@@ -96,19 +99,27 @@ impl Record {
         if !whole || tokens as usize != block_tokens || bytes != page_bytes as u64 {
             return None;
         }
-        at.take::<4>()?;
+        let family = at.number()?;
         let used = u64::from_le_bytes(at.take()?);
         let (root, hash, parent) = (at.take()?, at.take()?, at.take()?);
         let page_sum = u128::from_le_bytes(at.take()?);
         let tokens = (0..block_tokens).map(|_| at.number()).collect::<Option<Vec<u32>>>()?;
-        Some((Record { root, hash, parent, group, number, used, tokens }, page_sum))
+        Some((Record { root, family, hash, parent, group, number, used, tokens }, page_sum))
     }
 
     /// Whether both say the same of what is in the page; when it was used is no part of that.
     pub(super) fn is_same_page(&self, other: &Record) -> bool {
-        let Record { root, hash, parent, group, number, used: _, tokens } = self;
-        (root, hash, parent, group, number, tokens)
-            == (&other.root, &other.hash, &other.parent, &other.group, &other.number, &other.tokens)
+        let Record { root, family, hash, parent, group, number, used: _, tokens } = self;
+        (root, family, hash, parent, group, number, tokens)
+            == (
+                &other.root,
+                &other.family,
+                &other.hash,
+                &other.parent,
+                &other.group,
+                &other.number,
+                &other.tokens,
+            )
     }
 
     /// As the list of slots has it.
@@ -146,6 +157,7 @@ mod tests {
     fn record() -> Record {
         Record {
             root: [1; 32],
+            family: 0x0807_0605,
             hash: [2; 32],
             parent: [3; 32],
             group: 4,

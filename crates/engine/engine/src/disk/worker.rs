@@ -165,6 +165,8 @@ impl Worker {
                 }
             }
         }
+        // Where it can't be noted, the next start looks more closely.
+        let _ = self.folder.close();
     }
 
     fn say_erased(&mut self, erased: io::Result<()>, then: Option<Then>) {

@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use tapri_kv::{BlockId, Moment, Page, Ready, ResetReport, Root};
+use tapri_kv::{BlockId, Moment, Page, Ready, ResetReport};
 
-use crate::disk::{Arrival, Ticket};
+use crate::disk::{Arrival, Forgotten, Ticket};
 use crate::handle::SubmitError;
 use crate::sequence::Sequence;
 
@@ -127,11 +127,10 @@ impl Scheduler {
     /// Erases what the cache forgot from disk as well, and only then says what was forgotten.
     pub(super) fn erase_from_disk(
         &mut self,
-        root: Option<Root>,
+        forgotten: Option<Forgotten>,
         report: ResetReport,
         reply: flume::Sender<Result<ResetReport, SubmitError>>,
     ) {
-        let forgotten = self.disk.as_mut().map(|disk| disk.forget(root.as_ref()));
         // First, so that whoever has the answer finds it in the counters.
         self.publish_stats();
         let (Some(disk), Some(forgotten)) = (&mut self.disk, forgotten) else {
