@@ -206,7 +206,7 @@ impl Kept {
         let explain = |seen: &Seen<Kept>| {
             let evidence = Evidence {
                 stop: Some(stop),
-                cached: Some((reuse.cached + reuse.joined) as u64),
+                cached: Some(reuse.reused() as u64),
                 shared: self.shared_tokens(&seen.prompt),
                 prompt: Some(reuse.prompt as u64),
                 ..Evidence::default()

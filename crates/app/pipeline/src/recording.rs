@@ -263,6 +263,7 @@ impl Recording {
         open.record.tokens = TokenCounts {
             prompt: Some(reuse.prompt as u64),
             cached: Some(reuse.cached as u64),
+            restored: Some(reuse.restored as u64),
             joined: Some(reuse.joined as u64),
             written: open.no_store.then_some(0),
             // Counted token by token, and set at the end.
@@ -390,6 +391,8 @@ impl Open {
             self.record.tokens = TokenCounts {
                 prompt: usage.prompt().map(|tokens| tokens as u64),
                 cached: usage.cached().map(|tokens| tokens as u64),
+                // Known since it was admitted.
+                restored: self.record.tokens.restored,
                 joined: usage.joined().map(|tokens| tokens as u64),
                 written: usage.written().map(|tokens| tokens as u64),
                 answer: usage.answer().map(|tokens| tokens as u64),
@@ -406,6 +409,7 @@ impl Open {
 fn free(price: &Pricing, record: &CallRecord) -> Option<Cost> {
     let mut computed = record.clone();
     computed.tokens.cached = Some(0);
+    computed.tokens.joined = None;
     let cost = price(&computed)?;
     let paid = Money::new(Default::default(), cost.paid.currency);
     Some(Cost { paid, ..cost })
@@ -413,7 +417,7 @@ fn free(price: &Pricing, record: &CallRecord) -> Option<Cost> {
 
 /// What the prefix cache did, as the operator may know it: another scope's share is named.
 fn prefix(reuse: &Reuse) -> CacheResult {
-    let outcome = match (reuse.stop, reuse.cached + reuse.joined) {
+    let outcome = match (reuse.stop, reuse.reused()) {
         (ReuseStop::Bypassed, _) => CacheOutcome::Bypass,
         (_, 0) => CacheOutcome::Miss,
         (stop, _) if stop.is_whole() => CacheOutcome::Hit,

@@ -144,9 +144,10 @@ fn attributes(
     for (name, tokens) in [
         ("gen_ai.usage.input_tokens", tokens.prompt),
         ("gen_ai.usage.output_tokens", tokens.answer),
-        ("gen_ai.usage.cache_read.input_tokens", tokens.cached),
+        ("gen_ai.usage.cache_read.input_tokens", tokens.reused()),
         ("gen_ai.usage.cache_write.input_tokens", tokens.written),
         ("tapri.usage.joined.input_tokens", tokens.joined),
+        ("tapri.usage.restored.input_tokens", tokens.restored),
     ] {
         // Unknown is absent, and zero is 0.
         all.extend(tokens.map(|tokens| count(name, tokens)));

@@ -50,7 +50,7 @@ impl Tokens {
     /// Counts a call.
     pub(crate) fn see(&self, call: &Call, provider: &str) {
         let tokens = &call.tokens;
-        let counts = [tokens.prompt, tokens.answer, tokens.cached, tokens.written];
+        let counts = [tokens.prompt, tokens.answer, tokens.reused(), tokens.written];
         if counts.iter().all(Option::is_none) {
             return;
         }

@@ -60,15 +60,20 @@ impl ForwardReason {
 
 impl Member {
     /// The prefix cache's member. It never says `hit`: the answer itself is always computed, so even a prompt
-    /// that was there as a whole is `fwd=partial`, with its counts in the detail.
+    /// that was there as a whole is `fwd=partial`, with its counts in the detail: the tokens that were not computed for the
+    /// call (the cached tokens of its usage) and those of the prompt; of the first, how many came from disk and how many
+    /// another call was computing.
     pub fn prefix(reuse: &Reuse, directives: CacheDirectives) -> Self {
-        let reason = match (reuse.stop, reuse.cached) {
+        let reason = match (reuse.stop, reuse.reused()) {
             (ReuseStop::Bypassed, _) if !directives.may_read() => ForwardReason::Request,
             (ReuseStop::Bypassed, _) => ForwardReason::Bypass,
             (_, 0) => ForwardReason::Miss,
             _ => ForwardReason::Partial,
         };
-        let mut detail = format!("{}/{}", reuse.cached, reuse.prompt);
+        let mut detail = format!("{}/{}", reuse.reused(), reuse.prompt);
+        if reuse.restored > 0 {
+            detail.push_str(&format!(", {} from disk", reuse.restored));
+        }
         if reuse.joined > 0 {
             detail.push_str(&format!(", {} joined", reuse.joined));
         }
@@ -149,7 +154,23 @@ mod tests {
         );
         assert_eq!(
             prefix(16, 512, ReuseStop::Complete),
-            r#"tapri-prefix; fwd=partial; detail="16/30650, 512 joined""#
+            r#"tapri-prefix; fwd=partial; detail="528/30650, 512 joined""#
+        );
+        assert_eq!(
+            prefix(0, 30640, ReuseStop::Complete),
+            r#"tapri-prefix; fwd=partial; detail="30640/30650, 30640 joined""#
+        );
+        let reuse = Reuse {
+            prompt: 30650,
+            cached: 4096,
+            restored: 4000,
+            joined: 512,
+            stop: ReuseStop::Evicted,
+            other_scope: false,
+        };
+        assert_eq!(
+            Member::prefix(&reuse, CacheDirectives::default()).to_string(),
+            r#"tapri-prefix; fwd=partial; detail="4608/30650, 4000 from disk, 512 joined, evicted""#
         );
         assert_eq!(
             prefix(0, 0, ReuseStop::Bypassed),

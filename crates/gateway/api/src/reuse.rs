@@ -11,12 +11,19 @@ pub struct Reuse {
     pub cached: usize,
     /// Of the tokens found, read back from the disk tier.
     pub restored: usize,
-    /// Of the prompt's, being computed by another call that this one waited for; not part of `cached`.
+    /// Of the prompt's, being computed by another call that this one waited for; not part of `cached`, and no hit.
     pub joined: usize,
     /// Why reuse ended where it did, as the call's own tenant may know it: as if no other scope existed.
     pub stop: ReuseStop,
     /// Whether another scope holds more of it. For the operator's eyes alone: it tells what others asked.
     pub other_scope: bool,
+}
+
+impl Reuse {
+    /// Tokens that are not computed for this call: found or joined.
+    pub fn reused(&self) -> usize {
+        self.cached.saturating_add(self.joined)
+    }
 }
 
 /// Why the reuse of a prefix ended where it did: one closed list.

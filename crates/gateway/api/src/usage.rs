@@ -1,6 +1,7 @@
 //! The usage algebra: one way to count tokens, read from every provider's words and rendered in every API's.
 //!
-//! `prompt = cached + joined + written + uncached`, and `computed = written + uncached` is what was read anew. A count
+//! `prompt = cached + joined + written + uncached`, and `computed = written + uncached` is what was read anew. The cached and
+//! the joined together are the reused ones: what no model computed for this call, and what APIs call cached tokens. A count
 //! that nobody told is unknown, which is not zero: unknown ones are absent in answers, and a zero is written as 0.
 //! Providers disagree about what a total includes (OpenAI's `prompt_tokens` has the cached ones in it, Anthropic's
 //! `input_tokens` has neither reads nor writes), and some of their counts contradict each other. Whatever comes in,
@@ -178,16 +179,25 @@ impl Usage {
         self.parts().written
     }
 
+    /// Prompt tokens that were not computed for this call, read from a cache or joined: what APIs call cached tokens. Never
+    /// more than the prompt.
+    pub fn reused(&self) -> Option<usize> {
+        let Parts { cached, joined, .. } = self.parts();
+        match (cached, joined) {
+            (None, None) => None,
+            (cached, joined) => Some(cached.unwrap_or(0).saturating_add(joined.unwrap_or(0))),
+        }
+    }
+
     /// Prompt tokens that were computed for this call: neither read nor joined. Where reads are unknown, all of them.
     pub fn computed(&self) -> Option<usize> {
         let Parts { prompt, cached, joined, .. } = self.parts();
         Some(prompt? - cached.unwrap_or(0) - joined.unwrap_or(0))
     }
 
-    /// Prompt tokens that no cache has to do with, neither read nor written: Anthropic's `input_tokens`.
+    /// Prompt tokens that no cache has to do with, neither reused nor written: Anthropic's `input_tokens`.
     pub fn uncached(&self) -> Option<usize> {
-        let Parts { prompt, cached, written, .. } = self.parts();
-        Some(prompt? - cached.unwrap_or(0) - written.unwrap_or(0))
+        Some(self.computed()? - self.parts().written.unwrap_or(0))
     }
 
     /// Tokens of the answer.
@@ -262,7 +272,8 @@ mod tests {
                 let (cached, joined) = (known.cached.unwrap_or(0), known.joined.unwrap_or(0));
                 prop_assert_eq!(usage.prompt(), Some(prompt));
                 prop_assert_eq!(cached + joined + usage.computed().unwrap_or(0), prompt);
-                prop_assert_eq!(cached + known.written.unwrap_or(0) + usage.uncached().unwrap_or(0), prompt);
+                prop_assert_eq!(cached + joined + known.written.unwrap_or(0) + usage.uncached().unwrap_or(0), prompt);
+                prop_assert_eq!(usage.reused().unwrap_or(0), cached + joined);
             }
             if let Some(written) = known.written {
                 prop_assert!(known.written_short.unwrap_or(0) + known.written_long.unwrap_or(0) <= written);
@@ -281,6 +292,15 @@ mod tests {
             prop_assert_eq!(usage.prompt(), Some(prompt));
             prop_assert_eq!(usage.total(), Some(prompt + answer));
             prop_assert_eq!(usage.cached(), Some(cached.min(prompt)));
+            let reused = (cached + joined).min(prompt);
+            prop_assert_eq!(usage.reused(), Some(reused));
+            let told = [
+                usage.to_chat(false).and_then(|it| it["prompt_tokens_details"]["cached_tokens"].as_u64()),
+                usage.to_responses(false).and_then(|it| it["input_tokens_details"]["cached_tokens"].as_u64()),
+                usage.to_anthropic(false)["cache_read_input_tokens"].as_u64(),
+            ];
+            prop_assert_eq!(told, [Some(reused as u64); 3], "every API says what was not computed");
+            prop_assert_eq!(usage.to_anthropic(false)["input_tokens"].as_u64(), Some((prompt - reused) as u64));
         }
 
         #[test]

@@ -112,7 +112,7 @@ impl From<CallRecord> for Observation {
             model: Some(record.model),
             conversation: record.conversation,
             prompt: record.tokens.prompt,
-            cached: record.tokens.cached,
+            cached: record.tokens.reused(),
             written: record.tokens.written,
             written_long: None,
             answer: record.tokens.answer,

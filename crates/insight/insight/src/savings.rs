@@ -74,7 +74,7 @@ pub struct Saved {
     pub money: BTreeMap<String, Paid>,
     /// Calls without a price.
     pub unpriced: u64,
-    /// Tokens that weren't read, by model.
+    /// Tokens that nobody waited for, by model: what was joined was waited for.
     unread: BTreeMap<String, u64>,
 }
 
@@ -178,7 +178,8 @@ impl Saved {
             Some(cached) => {
                 let cached = cached.min(prompt);
                 self.cached = self.cached.saturating_add(cached);
-                self.joined = self.joined.saturating_add(counts.joined.unwrap_or(0));
+                self.joined =
+                    self.joined.saturating_add(counts.joined.unwrap_or(0).min(prompt - cached));
                 Some(cached)
             }
             None => None,
@@ -206,7 +207,7 @@ impl Saved {
     /// Tokens that the model didn't read for these calls.
     #[must_use]
     pub fn unread(&self) -> u64 {
-        self.cached.saturating_add(self.spared)
+        self.cached.saturating_add(self.joined).saturating_add(self.spared)
     }
 
     /// The share of prompt tokens that the model didn't read, from 0 to 1; `None` where nothing is known.

@@ -103,6 +103,13 @@ pub enum Detail {
     Figures,
 }
 
+/// As [`TokenCounts::reused`](crate::TokenCounts::reused).
+macro_rules! reused {
+    () => {
+        "coalesce(cached_tokens + joined_tokens, cached_tokens, joined_tokens)"
+    };
+}
+
 /// A statement and what its question marks stand for.
 pub(crate) struct Sql {
     pub(crate) text: String,
@@ -118,7 +125,7 @@ impl Filter {
         };
         let reason = record.explanation.as_ref().map(|it| it.reason);
         let stop = record.prefix.as_ref().and_then(|it| it.reason.as_deref());
-        let (cached, prompt) = (record.tokens.cached, record.tokens.prompt);
+        let (cached, prompt) = (record.tokens.reused(), record.tokens.prompt);
         // An unknown count is neither above nor below, as a NULL is.
         let share = |than: fn(f64, f64) -> bool, wanted: Option<f64>| {
             wanted.is_none_or(|wanted| {
@@ -193,8 +200,8 @@ impl Filter {
             add("prompt_tokens >= ?", i64::try_from(tokens).unwrap_or(i64::MAX).into());
         }
         for (condition, share) in [
-            ("cached_tokens < ? * prompt_tokens", self.hit_below),
-            ("cached_tokens > ? * prompt_tokens", self.hit_above),
+            (concat!(reused!(), " < ? * prompt_tokens"), self.hit_below),
+            (concat!(reused!(), " > ? * prompt_tokens"), self.hit_above),
         ] {
             if let Some(share) = share {
                 add(condition, share.into());

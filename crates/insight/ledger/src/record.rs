@@ -99,9 +99,9 @@ impl CallRecord {
         caches.map(|cache| cache.outcome).find(|outcome| outcome.is_replay())
     }
 
-    /// The share of the prompt's tokens that came from the prefix cache, from 0 to 1.
+    /// The share of the prompt's tokens that were not computed for this call, from 0 to 1.
     pub fn cached_share(&self) -> Option<f64> {
-        match (self.tokens.cached, self.tokens.prompt) {
+        match (self.tokens.reused(), self.tokens.prompt) {
             (Some(cached), Some(prompt)) if prompt > 0 => Some(cached as f64 / prompt as f64),
             _ => None,
         }
@@ -141,12 +141,25 @@ pub struct TokenCounts {
     pub prompt: Option<u64>,
     /// Of those, read from the prefix cache.
     pub cached: Option<u64>,
+    /// Of the cached, read back from disk; the others were in memory.
+    #[serde(default)]
+    pub restored: Option<u64>,
     /// Of those, computed by another call that this one waited for.
     pub joined: Option<u64>,
     /// Of those, left behind in the prefix cache for the first time.
     pub written: Option<u64>,
     /// Tokens of the answer.
     pub answer: Option<u64>,
+}
+
+impl TokenCounts {
+    /// Tokens of the prompt that were not computed for this call, cached or joined: what its answer calls cached tokens.
+    pub fn reused(&self) -> Option<u64> {
+        match (self.cached, self.joined) {
+            (None, None) => None,
+            (cached, joined) => Some(cached.unwrap_or(0).saturating_add(joined.unwrap_or(0))),
+        }
+    }
 }
 
 /// What one cache did for a call.

@@ -11,7 +11,7 @@ use crate::query::Detail;
 use crate::{CacheOutcome, CacheResult, CallRecord, Cost, Ending, Money, PartPrint, TokenCounts};
 
 /// The columns, by the name that both directions use. `miss_reason` repeats what is in `explanation`.
-const COLUMNS: [&str; 32] = [
+const COLUMNS: [&str; 33] = [
     "id",
     "at",
     "tenant",
@@ -23,6 +23,7 @@ const COLUMNS: [&str; 32] = [
     "error",
     "prompt_tokens",
     "cached_tokens",
+    "restored_tokens",
     "joined_tokens",
     "written_tokens",
     "answer_tokens",
@@ -110,6 +111,7 @@ pub(crate) fn insert(statement: &mut Statement<'_>, record: &CallRecord) -> rusq
         ":error": error,
         ":prompt_tokens": count(record.tokens.prompt),
         ":cached_tokens": count(record.tokens.cached),
+        ":restored_tokens": count(record.tokens.restored),
         ":joined_tokens": count(record.tokens.joined),
         ":written_tokens": count(record.tokens.written),
         ":answer_tokens": count(record.tokens.answer),
@@ -173,6 +175,7 @@ pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
         tokens: TokenCounts {
             prompt: tokens("prompt_tokens")?,
             cached: tokens("cached_tokens")?,
+            restored: tokens("restored_tokens")?,
             joined: tokens("joined_tokens")?,
             written: tokens("written_tokens")?,
             answer: tokens("answer_tokens")?,

@@ -12,7 +12,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x5461_7072;
 pub const VERSION: i32 = STEPS.len() as i32;
 
 /// Step `n` leads from version `n` to `n + 1`.
-const STEPS: [&str; 2] = [V1, V2];
+const STEPS: [&str; 3] = [V1, V2, V3];
 
 /// Times are microseconds since 1970, durations microseconds, money decimal text. `parts` is JSON:
 /// `[[kind, path, characters, fingerprint], ...]` with the fingerprint as 16 hexadecimal digits. `trace` has 8 bytes for
@@ -63,6 +63,11 @@ ALTER TABLE calls ADD COLUMN miss_reason TEXT;
 UPDATE calls SET miss_reason = json_extract(explanation, '$.reason') WHERE explanation IS NOT NULL;
 CREATE INDEX calls_conversation ON calls (conversation, at) WHERE conversation IS NOT NULL;
 CREATE INDEX calls_tenant ON calls (tenant, at);
+";
+
+/// How much of what was cached came from disk; unknown of earlier calls.
+const V3: &str = "
+ALTER TABLE calls ADD COLUMN restored_tokens INTEGER;
 ";
 
 /// The version of a database; 0 of an empty one.

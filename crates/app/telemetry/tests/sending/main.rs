@@ -25,6 +25,7 @@ fn record() -> CallRecord {
         tokens: TokenCounts {
             prompt: Some(1000),
             cached: Some(896),
+            restored: None,
             joined: None,
             written: Some(0),
             answer: Some(20),

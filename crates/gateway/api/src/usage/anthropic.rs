@@ -50,7 +50,7 @@ impl Usage {
         } else {
             put("input_tokens", self.uncached());
             put("cache_creation_input_tokens", parts.written);
-            put("cache_read_input_tokens", parts.cached);
+            put("cache_read_input_tokens", self.reused());
         }
         put("output_tokens", parts.answer);
         if !hide_cached && (parts.written_short.is_some() || parts.written_long.is_some()) {

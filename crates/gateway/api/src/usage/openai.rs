@@ -95,7 +95,7 @@ impl Usage {
         put(&mut usage, "total_tokens", self.total());
         if !hide_cached {
             let mut details = Map::new();
-            put(&mut details, "cached_tokens", parts.cached);
+            put(&mut details, "cached_tokens", self.reused());
             put(&mut details, "cache_write_tokens", parts.written);
             if !details.is_empty() {
                 usage.insert(prompt_details.into(), Value::Object(details));

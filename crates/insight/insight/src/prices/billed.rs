@@ -109,11 +109,11 @@ impl Billed {
 
     /// From a record's counts, or `None` where the prompt's length isn't known. Unknown parts count as none; parts
     /// larger than the prompt are cut to it, so that no class is negative. Tokens that another call computed
-    /// (`joined`) are billed as computed.
+    /// (`joined`) are billed as cached: an answer's usage counts them as such.
     #[must_use]
     pub fn from_counts(counts: &TokenCounts) -> Option<Self> {
         let prompt = counts.prompt?;
-        let cached = counts.cached.unwrap_or(0).min(prompt);
+        let cached = counts.reused().unwrap_or(0).min(prompt);
         let unsaid = counts.written.unwrap_or(0).min(prompt - cached);
         Some(Billed {
             uncached: prompt - cached - unsaid,

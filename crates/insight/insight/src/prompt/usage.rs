@@ -50,6 +50,7 @@ fn read(usage: &Map<String, Value>) -> Option<TokenCounts> {
         return Some(TokenCounts {
             prompt: Some(rest.saturating_add(read).saturating_add(written)),
             cached: Some(read),
+            restored: None,
             joined: None,
             written: Some(written),
             answer: number(usage, "output_tokens"),
@@ -62,6 +63,7 @@ fn read(usage: &Map<String, Value>) -> Option<TokenCounts> {
             .or_else(|| number(usage, "cached_tokens"))
             .or_else(|| number(usage, "cache_read_input_tokens"))
             .or_else(|| number(usage, "prompt_cache_hit_tokens")),
+        restored: None,
         joined: None,
         written: detail("cache_write_tokens")
             .or_else(|| number(usage, "cache_write_tokens"))

@@ -81,6 +81,7 @@ pub(crate) fn full(id: &str) -> CallRecord {
     record.ending = Ending::Error("kv_memory_exceeded".to_owned());
     record.tokens.prompt = Some(30_650);
     record.tokens.cached = Some(12_000);
+    record.tokens.restored = Some(4_096);
     record.tokens.joined = Some(16);
     record.tokens.written = Some(18_624);
     record.tokens.answer = Some(0);
