@@ -1,18 +1,22 @@
 //! Times the forward pass of one model and says where the time goes.
 //!
 //! ```text
-//! cargo run --release -p tapri-model --features profile --example forward_profile -- MODEL.gguf DEPTH [THREADS]
+//! cargo run --release -p tapri-model --features profile --example forward_profile -- MODEL.gguf DEPTH [THREADS] [--lora RANK]
 //! ```
 //!
 //! Five measurements: a prompt of 512 tokens; reading DEPTH tokens; 64 tokens at that depth with the last one's logits; one token
 //! at that depth; one token of each of eight sequences that share what was read. Token ids are arbitrary, since time does not depend on them.
+//!
+//! With `--lora RANK` what a LoRA adapter costs instead: one of random numbers with that rank for every matrix of the layers, the
+//! prompt, the 64 tokens and the one token measured in turn without and with it.
 #![allow(clippy::print_stdout, reason = "a measuring program")]
 
 use std::time::{Duration, Instant};
 
 use tapri_gguf::{Gguf, TokenId};
 use tapri_kernels::{Compute, Isa, KvStore};
-use tapri_model::{LogitsWanted, Model, Scratch, SequenceBatch, Stage};
+use tapri_model::tiny::TinyAdapter;
+use tapri_model::{Adapter, LogitsWanted, Model, Scratch, SequenceBatch, Stage};
 
 const CHUNK: usize = 512;
 const BLOCK_TOKENS: usize = 16;
@@ -31,6 +35,9 @@ struct Run<'a> {
     scratch: Scratch,
     tables: Vec<Vec<u32>>,
     logits: Vec<f32>,
+    adapter: Option<Adapter>,
+    /// Whether it is applied.
+    adapted: bool,
 }
 
 impl Run<'_> {
@@ -45,7 +52,8 @@ impl Run<'_> {
             let last = (index + 1) * CHUNK >= count;
             let logits = if last { LogitsWanted::Last } else { LogitsWanted::None };
             let start = start + index * CHUNK;
-            let batch = [SequenceBatch { tokens, start, blocks: &blocks, logits, adapter: None }];
+            let adapter = self.adapter.as_ref().filter(|_| self.adapted);
+            let batch = [SequenceBatch { tokens, start, blocks: &blocks, logits, adapter }];
             let (scratch, logits) = (&mut self.scratch, &mut self.logits);
             self.model.forward(self.compute, scratch, &mut self.store, &batch, logits)?;
         }
@@ -60,6 +68,25 @@ impl Run<'_> {
             taken.push(self.read(start, count)?);
         }
         self.print(what, count, taken);
+        Ok(())
+    }
+
+    /// Medians without the adapter and with it, in turn.
+    fn compare(&mut self, what: &str, start: usize, count: usize, times: usize) -> Outcome<()> {
+        let mut taken = [Vec::new(), Vec::new()];
+        for _ in 0..times {
+            for (adapted, taken) in [false, true].into_iter().zip(&mut taken) {
+                self.adapted = adapted;
+                taken.push(self.read(start, count)?);
+            }
+        }
+        self.adapted = false;
+        let median = |mut taken: Vec<Duration>| {
+            taken.sort_unstable();
+            taken[times / 2].as_secs_f64() * 1e3
+        };
+        let [plain, adapted] = taken.map(median);
+        println!("{what}: {plain:.2} ms, with the adapter {adapted:.2} ms: {:.3}", adapted / plain);
         Ok(())
     }
 
@@ -120,7 +147,13 @@ impl Run<'_> {
 }
 
 fn main() -> Outcome<()> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let lora = arguments.iter().position(|it| it == "--lora");
+    let lora: Option<usize> = match lora.map(|at| arguments.drain(at..).nth(1)) {
+        Some(rank) => Some(rank.ok_or("--lora RANK")?.parse()?),
+        None => None,
+    };
+    let mut arguments = arguments.into_iter();
     let path = arguments.next().ok_or("usage: forward_profile MODEL.gguf DEPTH [THREADS]")?;
     let depth: usize = arguments.next().ok_or("how deep?")?.parse()?;
     let threads: usize = arguments.next().map_or(Ok(2), |n| n.parse())?;
@@ -146,9 +179,27 @@ fn main() -> Outcome<()> {
     let own = groups as usize * USERS * OWN_BLOCKS;
     let store = KvStore::new(plan.layout, (1 + groups * per_group) as usize + own)?;
     let (scratch, logits) = (Scratch::new(), Vec::new());
-    let mut run = Run { model: &model, compute: &compute, store, scratch, tables, logits };
+    let adapter = match lora {
+        Some(rank) => {
+            let file = TinyAdapter { rank, ..TinyAdapter::of(model.config()) }.gguf();
+            let adapter = Adapter::load(&file, &model, &compute)?;
+            println!("adapter of rank {rank}: {} bytes", adapter.bytes());
+            Some(adapter)
+        }
+        None => None,
+    };
+    let adapted = false;
+    let mut run =
+        Run { model: &model, compute: &compute, store, scratch, tables, logits, adapter, adapted };
 
     run.read(0, CHUNK)?;
+    if lora.is_some() {
+        run.read(0, depth)?;
+        run.compare("prompt of 512", 0, CHUNK, 9)?;
+        run.read(0, depth)?;
+        run.compare(&format!("64 tokens at {depth}"), depth, 64, 9)?;
+        return run.compare(&format!("1 token at {depth}"), depth, 1, 33);
+    }
     run.measure("prompt of 512", 0, CHUNK, 9)?;
     run.measure(&format!("prompt of {depth}, memory untouched"), 0, depth, 1)?;
     run.measure(&format!("prompt of {depth} again"), 0, depth, 1)?;
