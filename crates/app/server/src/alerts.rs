@@ -159,7 +159,7 @@ impl Ended {
     fn of(record: &CallRecord) -> Option<Self> {
         let prompt = record.tokens.prompt?;
         // What another call computed for it counts as reused: the cache did its work.
-        let reused = record.tokens.cached? + record.tokens.joined.unwrap_or(0);
+        let reused = record.tokens.reused()?;
         let bypassed = record
             .prefix
             .as_ref()

@@ -295,7 +295,7 @@ pub(crate) fn model(text: &str) -> Result<ModelRef, String> {
 }
 
 /// The types by name, as `--help` lists them.
-fn kv_type() -> impl TypedValueParser<Value = KvType> {
+pub(crate) fn kv_type() -> impl TypedValueParser<Value = KvType> {
     PossibleValuesParser::new(KvType::ALL.map(KvType::name)).try_map(|name| name.parse::<KvType>())
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use tapri_engine::KvType;
 use tapri_insight::simulate::Counting;
 use tapri_registry::ModelRef;
 
@@ -31,7 +32,7 @@ Examples:
   tapri simulate traces/ --kv-bytes-per-token 128KiB --target 0.9
       recorded sessions, one a file; how much KV memory 90 % of what is possible needs
   tapri simulate traces/ --model smollm2 --capacity 4GiB,16GiB
-      what two sizes of KV memory would reuse with a model whose KV bytes are known
+      what two sizes of KV memory would reuse with a model whose KV bytes are known; --kv-type q8_0 for a cache of 8 bits
   tapri simulate
       the calls of 'tapri serve' and 'tapri ask', from the ledger
   tapri simulate conversation_trace.jsonl --capacity 20000,50000 --json
@@ -66,6 +67,9 @@ pub(crate) struct SimulateArgs {
     /// A model whose KV memory and prefill work to reckon with: a name from 'tapri pull', hf:OWNER/REPO:FILE, or a path
     #[arg(long, value_parser = cli::model, conflicts_with = "kv_bytes_per_token")]
     model: Option<ModelRef>,
+    /// How the KV cache of that model stores its numbers, as 'tapri serve' is told
+    #[arg(long, env = "TAPRI_KV_TYPE", hide_env_values = true, value_name = "TYPE", default_value = "bf16", value_parser = cli::kv_type())]
+    kv_type: KvType,
     /// Prompt tokens that a server reads in a second, to estimate the time saved
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     prefill_rate: Option<NonZeroUsize>,

@@ -157,6 +157,7 @@ async fn answer(
             call = %id,
             prompt = reuse.prompt,
             cached = reuse.cached,
+            restored = reuse.restored,
             joined = reuse.joined,
             stop = %reuse.stop,
             other_scope = reuse.other_scope,
@@ -263,7 +264,9 @@ fn note(running: &Running) -> impl Future<Output = serde_json::Value> + Send + u
     async move {
         let mut note = serde_json::json!({
             "prompt_tokens": reuse.map(|reuse| reuse.prompt),
-            "cached_tokens": reuse.map(|reuse| reuse.cached),
+            // As in the usage; of those, what was found, how much of that on disk, and what another call was computing.
+            "cached_tokens": reuse.map(|reuse| reuse.reused()),
+            "hit_tokens": reuse.map(|reuse| reuse.cached),
             "restored_tokens": reuse.map(|reuse| reuse.restored),
             "joined_tokens": reuse.map(|reuse| reuse.joined),
             "stop": reuse.map(|reuse| reuse.stop.as_str()),

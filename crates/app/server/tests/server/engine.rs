@@ -269,8 +269,24 @@ async fn eight_users_share_one_reading() {
     assert!(replies.iter().all(|reply| text(reply) == text(&replies[0])));
     let stats = backend.stats().unwrap();
     assert!(stats.prefix_joined + stats.prefix_hits >= 7 * 2900, "{stats:?}");
-    let hits: u64 = replies.iter().map(cached).sum();
-    assert_eq!(hits, stats.prefix_hits, "joined tokens are no hits");
+    assert!(stats.prefix_joined > 0, "some waited for the first: {stats:?}");
+    // One computed the prompt, and each of the others is told that nothing but the last block was computed for it.
+    let mut told: Vec<u64> = replies.iter().map(cached).collect();
+    told.sort_unstable();
+    assert_eq!(told[0], 0);
+    assert!(told[1..].iter().all(|&cached| (2900..3000).contains(&cached)), "{told:?}");
+    let reused: u64 = told.iter().sum();
+    assert_eq!(
+        reused,
+        stats.prefix_hits + stats.prefix_joined,
+        "hits and joined are counted apart"
+    );
+    for reply in &replies {
+        let detail = reply.header("cache-status").unwrap();
+        let shown = format!("detail=\"{}/3000", cached(reply));
+        assert!(detail.contains(&shown), "the header says what the usage does: {detail}");
+    }
+    assert!(replies.iter().any(|reply| reply.header("cache-status").unwrap().contains(" joined")));
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ impl Asker {
         let Some(reuse) = running.admission().reuse else {
             return Err(anyhow::anyhow!("the engine did not say what it reuses"));
         };
-        let mut reading = display.reading(reuse.prompt, reuse.cached);
+        let mut reading = display.reading(reuse.prompt, reuse.reused());
         let mut answer = String::new();
         let (mut first, mut last) = (None, start);
         while let Some(event) = running.next().await {
@@ -129,7 +129,7 @@ impl Asker {
                         question: question.to_owned(),
                         answer: answer.trim().to_owned(),
                         prompt_tokens: finish.usage.prompt().unwrap_or(0),
-                        cached_tokens: finish.usage.cached().unwrap_or(0),
+                        cached_tokens: finish.usage.reused().unwrap_or(0),
                         written_tokens: finish.usage.written().unwrap_or(0),
                         answer_tokens: finish.usage.answer().unwrap_or(0),
                         // Without a token, the end came when the first was due.

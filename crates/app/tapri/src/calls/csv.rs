@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use tapri_ledger::{CacheResult, CallRecord, Ending};
 
-const COLUMNS: [&str; 35] = [
+const COLUMNS: [&str; 36] = [
     "id",
     "at",
     "tenant",
@@ -17,6 +17,7 @@ const COLUMNS: [&str; 35] = [
     "error",
     "prompt_tokens",
     "cached_tokens",
+    "restored_tokens",
     "joined_tokens",
     "written_tokens",
     "answer_tokens",
@@ -77,6 +78,7 @@ pub(super) fn row(out: &mut impl Write, call: &CallRecord) -> Result<()> {
         error,
         count(call.tokens.prompt),
         count(call.tokens.cached),
+        count(call.tokens.restored),
         count(call.tokens.joined),
         count(call.tokens.written),
         count(call.tokens.answer),

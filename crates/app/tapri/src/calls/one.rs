@@ -87,9 +87,13 @@ fn indented(table: &Table) -> String {
 fn tokens(count: Option<u64>) -> String {
     match count {
         Some(1) => "1 token".to_owned(),
-        Some(n) => format!("{} tokens", show_count(usize::try_from(n).unwrap_or(usize::MAX))),
+        Some(n) => format!("{} tokens", show(n)),
         None => "-".to_owned(),
     }
+}
+
+fn show(tokens: u64) -> String {
+    show_count(usize::try_from(tokens).unwrap_or(usize::MAX))
 }
 
 fn prompt(call: &CallRecord) -> String {
@@ -98,17 +102,19 @@ fn prompt(call: &CallRecord) -> String {
         return "-".to_owned();
     }
     let mut text = tokens(counts.prompt);
+    if let (Some(reused), Some(share)) = (counts.reused(), share(call)) {
+        text.push_str(&format!(", {} not computed for it ({share})", show(reused)));
+    }
     let parts = [
         (counts.cached, "from the cache"),
+        // Of those, and hardly ever any.
+        (counts.restored.filter(|&restored| restored > 0), "of them read back from disk"),
         (counts.joined, "computed by a call that it waited for"),
         (counts.written, "left in the cache for the first time"),
     ];
-    for (n, (count, what)) in parts.into_iter().enumerate() {
-        let Some(count) = count else { continue };
-        let count = show_count(usize::try_from(count).unwrap_or(usize::MAX));
-        text.push_str(&format!(", {count} {what}"));
-        if let (0, Some(share)) = (n, share(call)) {
-            text.push_str(&format!(" ({share})"));
+    for (count, what) in parts {
+        if let Some(count) = count {
+            text.push_str(&format!(", {} {what}", show(count)));
         }
     }
     text

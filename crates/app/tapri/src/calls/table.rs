@@ -46,7 +46,7 @@ pub(super) fn print(out: &mut impl Write, records: &[CallRecord], zone: &TimeZon
         row.extend(models.then(|| plain(&record.model)));
         row.extend([
             count(record.tokens.prompt),
-            count(record.tokens.cached),
+            count(record.tokens.reused()),
             share(record).unwrap_or_default(),
             count(record.tokens.answer),
             record.ttft.map_or_else(|| "-".to_owned(), show_seconds),
@@ -75,7 +75,7 @@ fn differ(records: &[CallRecord], field: impl Fn(&CallRecord) -> String) -> bool
 pub(super) fn share(record: &CallRecord) -> Option<String> {
     let tokens = record.tokens;
     let size = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
-    match (tokens.cached, tokens.prompt) {
+    match (tokens.reused(), tokens.prompt) {
         (Some(cached), Some(prompt)) if prompt > 0 => Some(show_share(size(cached), size(prompt))),
         _ => None,
     }

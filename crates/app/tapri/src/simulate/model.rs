@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use tapri_engine::KvType;
 use tapri_gguf::Gguf;
 use tapri_model::ModelConfig;
 use tapri_registry::{ModelRef, Recheck};
@@ -9,8 +10,17 @@ use tapri_registry::{ModelRef, Recheck};
 use crate::failure::Failure;
 use crate::pull;
 
-/// Bytes of one stored key or value: bf16.
-const VALUE_BYTES: u64 = 2;
+/// Numbers of a key or a value that have a scale together, where they have one: a head has a multiple of them.
+const RUN: u64 = 32;
+
+/// Bytes that so many stored numbers take.
+const fn run_bytes(kv_type: KvType) -> u64 {
+    match kv_type {
+        KvType::Bf16 => 2 * RUN,
+        // A byte each, and the scale's two.
+        KvType::Q8_0 => RUN + 2,
+    }
+}
 
 /// What one token of a prompt takes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -27,7 +37,7 @@ pub(super) struct Work {
 
 impl Work {
     /// Reads a model's file, brought if it is missing.
-    pub(super) fn of(model: &ModelRef) -> Result<Self> {
+    pub(super) fn of(model: &ModelRef, kv_type: KvType) -> Result<Self> {
         let path = pull::pulled(model, Recheck::No)?;
         let failed = |error: anyhow::Error| {
             let error = error.context(format!("{} can't be reckoned with", path.display()));
@@ -35,7 +45,7 @@ impl Work {
         };
         let gguf = Gguf::open(&path).map_err(|error| failed(error.into()))?;
         let config = ModelConfig::from_gguf(&gguf).map_err(|error| failed(error.into()))?;
-        Ok(Work::from(&config))
+        Ok(Work::new(&config, kv_type))
     }
 
     /// The share of prefill work that these tokens and attention pairs are of those.
@@ -47,8 +57,8 @@ impl Work {
     }
 }
 
-impl From<&ModelConfig> for Work {
-    fn from(config: &ModelConfig) -> Self {
+impl Work {
+    fn new(config: &ModelConfig, kv_type: KvType) -> Self {
         let layers = config.layers.len() as f64;
         let window_layers = config.layers.iter().filter(|layer| layer.window.is_some()).count();
         let (width, head) = (config.width as f64, config.head_dim as f64);
@@ -57,8 +67,9 @@ impl From<&ModelConfig> for Work {
         let matrices = width * (2.0 * queries + 2.0 * keys + 3.0 * config.ffn_width as f64);
         Work {
             kv_bytes_per_token: 2
-                * VALUE_BYTES
-                * (config.layers.len() * config.kv_heads * config.head_dim) as u64,
+                * (config.layers.len() * config.kv_heads * config.head_dim) as u64
+                * run_bytes(kv_type)
+                / RUN,
             per_token: layers * matrices,
             // The product with each key and with each value.
             per_pair: layers * 2.0 * queries,

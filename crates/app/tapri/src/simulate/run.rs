@@ -106,7 +106,7 @@ pub(super) struct Target {
 pub(super) fn figures(args: &SimulateArgs, input: Input) -> Result<Figures> {
     let counting = Counting::from(args.count);
     let trace = &input.trace;
-    let work = args.model.as_ref().map(Work::of).transpose()?;
+    let work = args.model.as_ref().map(|model| Work::of(model, args.kv_type)).transpose()?;
     let per_token = work.map(|work| work.kv_bytes_per_token).or(args.kv_bytes_per_token);
     let per_block = per_token.map(|bytes| bytes * trace.block_tokens());
     let calls = trace.calls().len() as u64;

@@ -69,8 +69,11 @@ fn shell() -> Shell {
         },
     ];
     cold.trace = vec![5; 239];
-    let warm = call("a2", 40, 30_650, 30_592, CacheOutcome::Hit, "complete");
+    let mut warm = call("a2", 40, 30_650, 30_592, CacheOutcome::Hit, "complete");
+    warm.tokens.restored = Some(30_000);
     let mut changed = call("b3", 80, 30_650, 16, CacheOutcome::Partial, "first_difference");
+    changed.tokens.joined = Some(512);
+    changed.tokens.written = Some(30_112);
     changed.tenant = "chai & co".to_owned();
     changed.explanation = Some(Explanation {
         reason: MissReason::Time,
@@ -111,7 +114,7 @@ fn lists() {
 #[test]
 fn one_call() {
     let shell = shell();
-    let said = ["a1", "b3", "c4"].map(|id| shell.run(&["calls", "show", id, "--utc"]).all());
+    let said = ["a1", "a2", "b3", "c4"].map(|id| shell.run(&["calls", "show", id, "--utc"]).all());
     insta::assert_snapshot!("calls_show", said.join("\n"));
     let said = shell.run(&["calls", "show", "b3", "--json"]);
     insta::assert_snapshot!("calls_show_json", said.all());

@@ -74,6 +74,26 @@ fn with_a_model_and_a_plot() {
     }
 }
 
+/// A cache of 8 bits holds nearly twice the tokens: 34 bytes for 32 numbers, where bf16 takes 64.
+#[test]
+fn a_model_s_kv_bytes_are_those_of_the_type_that_is_given() {
+    let shell = Shell::new();
+    let call = r#"{"timestamp": 0, "input_length": 1000, "output_length": 1, "hash_ids": [1, 2]}"#;
+    shell.file("calls.jsonl", format!("{call}\n{call}\n"));
+    let model = tapri_registry::test_model("smollm2");
+    let bytes = |more: &[&str]| {
+        let args = ["simulate", "calls.jsonl", "--json", "--model", model.to_str().unwrap()];
+        let said = shell.run(&[&args[..], more].concat());
+        assert_eq!(said.code, Some(0), "{}", said.all());
+        let figures: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        figures["trace"]["kv_bytes_per_token"].as_u64().unwrap()
+    };
+    // 30 layers with 3 KV heads of 64 numbers, keys and values.
+    let numbers = 2 * 30 * 3 * 64;
+    assert_eq!((bytes(&[]), bytes(&["--kv-type", "bf16"])), (2 * numbers, 2 * numbers));
+    assert_eq!(bytes(&["--kv-type", "q8_0"]), numbers / 32 * 34);
+}
+
 /// Calls as `ask` and `serve` leave them, of two tenants with the same document.
 #[test]
 fn the_ledger() {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::ledger::records_of;
 use crate::process::{Server, tapri};
 use crate::tenants::{ADMIN, call};
 use crate::{metric_for, wait_until};
@@ -46,15 +47,22 @@ impl Bench {
     }
 
     fn serve(&self, shell: &str) -> Server {
-        let config = self.path("tapri.toml");
-        Server::start_after(shell, &["--config", config.to_str().unwrap(), "--no-ledger"])
+        self.start(shell, &["--no-ledger"])
     }
+
+    fn start(&self, shell: &str, more: &[&str]) -> Server {
+        let config = self.path("tapri.toml");
+        Server::start_after(shell, &[&["--config", config.to_str().unwrap()], more].concat())
+    }
+}
+
+fn lease(question: &str) -> String {
+    "A lease is a contract by which one party conveys property to another. ".repeat(10) + question
 }
 
 /// A question about a lease: its cached tokens and the answer.
 fn ask(server: &Server, key: &str, question: &str) -> (u64, String) {
-    let text = "A lease is a contract by which one party conveys property to another. ".repeat(10);
-    let body = json!({"prompt": text + question, "max_tokens": 12, "temperature": 0});
+    let body = json!({"prompt": lease(question), "max_tokens": 12, "temperature": 0});
     let (status, _, body) = call(server, key, COMPLETIONS, &body);
     assert_eq!(status, 200, "{body}");
     let body: Value = serde_json::from_str(&body).unwrap();
@@ -101,6 +109,20 @@ fn a_server_that_starts_again_is_warm_until_it_is_told_to_forget() {
     assert!(cached > 100 && again == first, "{cached}: {again:?}, and first {first:?}");
     // Another tenant has nothing of it.
     assert_eq!(ask(&server, BLUE, "Who pays?"), (0, first));
+    server.terminate();
+    assert!(server.wait().success());
+
+    // It says where the tokens came from: in its answers, and in the ledger.
+    let mut server = bench.start("", &[]);
+    let body = json!({"prompt": lease("Who pays?"), "max_tokens": 2});
+    let head = call(&server, RED, COMPLETIONS, &body).1.to_ascii_lowercase();
+    let status = head.lines().find(|line| line.starts_with("cache-status: ")).unwrap();
+    assert!(status.contains(" from disk"), "{status}");
+    assert!(!call(&server, RED, COMPLETIONS, &body).1.contains(" from disk"), "memory has it now");
+    let records = records_of(&server, 2);
+    let cached = records[0].tokens.cached;
+    assert!(cached > Some(100) && records[0].tokens.restored == cached, "{records:?}");
+    assert!(records[1].tokens.cached >= cached && records[1].tokens.restored == Some(0));
     server.terminate();
     assert!(server.wait().success());
 
@@ -152,6 +174,36 @@ fn a_disk_that_takes_no_more_costs_no_answer() {
     assert!(server.wait().success());
     let server = bench.serve("");
     assert_eq!(ask(&server, RED, "Who pays?").1, first);
+}
+
+/// A file system of two megabytes, of which the pages take all: the system says that no space is left on the device.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_system_without_room_costs_no_answer_and_is_erased_all_the_same() {
+    let bench = Bench::new("");
+    fs::create_dir(bench.disk()).unwrap();
+    let mount = format!("mount -t tmpfs -o size=2m none \"{}\"", bench.disk().display());
+    let possible = std::process::Command::new("unshare").args(["-rm", "sh", "-c", &mount]).status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("NOT TRIED: this system lets no user mount a small file system (unshare -rm)");
+        return;
+    }
+    let shell = format!("exec unshare -rm sh -c '{mount} && exec \"$0\" \"$@\"' \"$0\" \"$@\";");
+    let mut server = bench.serve(&shell);
+    let (_, first) = ask(&server, RED, "Who pays?");
+    let metric = |name: &str| metric_for(&server, ADMIN, name);
+    wait_until("some pages to be written and one to be refused", || {
+        metric("tapri_kv_disk_dropped_total") > 0.0 && metric("tapri_kv_disk_written_total") > 0.0
+    });
+    let (cached, again) = ask(&server, RED, "Who pays?");
+    assert!(cached > 100 && again == first, "{cached}");
+    let purge = json!({"tenant": "red"});
+    let (status, _, said) = call(&server, ADMIN, "/admin/cache/purge", &purge);
+    assert_eq!(status, 200, "what was written is overwritten, which needs no room: {said}");
+    assert_eq!(metric("tapri_kv_disk_pages"), 0.0);
+    assert_eq!(ask(&server, RED, "Who pays?"), (0, first));
+    server.terminate();
+    assert!(server.wait().success());
 }
 
 #[cfg(target_os = "linux")]

@@ -18,7 +18,7 @@ fn records(server: &Server) -> Vec<CallRecord> {
     }
 }
 
-fn records_of(server: &Server, calls: usize) -> Vec<CallRecord> {
+pub(crate) fn records_of(server: &Server, calls: usize) -> Vec<CallRecord> {
     wait_until("every call has its record", || records(server).len() >= calls);
     let records = records(server);
     assert_eq!(records.len(), calls, "{records:?}");
@@ -77,7 +77,9 @@ fn every_call_is_a_record_and_no_text_is_in_the_file() {
         assert_eq!(record.id, id(head));
         assert_eq!(usage["prompt_tokens"], record.tokens.prompt.unwrap());
         assert_eq!(usage["completion_tokens"], record.tokens.answer.unwrap());
-        assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], record.tokens.cached.unwrap());
+        let reused = record.tokens.reused().unwrap();
+        assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], reused);
+        assert_eq!((record.tokens.joined, record.tokens.restored), (Some(0), Some(0)));
         assert_eq!((&*record.route, &*record.model), ("/v1/chat/completions", name));
         assert_eq!(record.conversation.as_deref(), Some("s7"));
         assert!(record.ttft.unwrap() <= record.total && record.cost.is_some());
