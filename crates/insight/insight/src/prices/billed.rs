@@ -137,10 +137,11 @@ mod tests {
             cached: Some(80),
             written: Some(50),
             answer: None,
+            restored: None,
             joined: Some(7),
         };
         let billed = Billed::from_counts(&counts).unwrap();
-        assert_eq!((billed.uncached, billed.cached, billed.written.unsaid), (0, 80, 20));
+        assert_eq!((billed.uncached, billed.cached, billed.written.unsaid), (0, 87, 13));
         assert_eq!(billed.prompt(), 100);
         assert_eq!(Billed::from_counts(&TokenCounts::default()), None);
     }
