@@ -48,11 +48,18 @@ def test_messages(anthropic, upstream, model):
     assert whole.type == "message" and whole.model == model
     assert (whole.content[0].text, whole.stop_reason) == (SAID, "end_turn")
     with anthropic.messages.stream(**asked) as stream:
-        parts = list(stream.text_stream)
+        parts, known = [], None
+        for event in stream:
+            if event.type == "message_start":
+                known = event.message.usage.to_dict()
+            elif event.type == "text":
+                parts.append(event.text)
         final = stream.get_final_message()
     assert "".join(parts) == SAID == final.content[0].text and len(parts) > 3
     assert (final.stop_reason, final.usage.output_tokens) == ("end_turn", whole.usage.output_tokens)
-    assert total(final.usage) > 5
+    # OpenAI's API says what the prompt was at the end: until then it is unknown, which is absent, and then it is there.
+    assert ("input_tokens" in known) == (upstream.api == "anthropic"), known
+    assert total(final.usage) == total(whole.usage) > 5
     for body in upstream.seen():
         says = body["messages"][0]["content"] if upstream.api == "openai" else body["system"]
         assert "terse" in json.dumps(says)
