@@ -80,14 +80,15 @@ impl fmt::Display for Alert {
             }
             (Kind::Recovered, None) => write!(f, "hit rate of {subject} rose to {after}")?,
         }
+        // Whole seconds: who reads it looks for a deployment.
         match &self.changed {
-            Some(changed) if changed.from == changed.to => write!(f, ", at {}", changed.at)?,
+            Some(changed) if changed.from == changed.to => write!(f, ", at {:.0}", changed.at),
             Some(changed) => {
-                write!(f, ", about {} (between {} and {})", changed.at, changed.from, changed.to)?;
+                let (from, to) = (changed.from, changed.to);
+                write!(f, ", about {:.0} (between {from:.0} and {to:.0})", changed.at)
             }
-            None => {}
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -138,7 +139,8 @@ mod tests {
         for n in 0..3000u64 {
             let cached = if (1000..2000).contains(&n) { 0 } else { 30_400 };
             let call = Call {
-                at: jiff::Timestamp::from_second(1_796_035_327 + n as i64).unwrap(),
+                at: jiff::Timestamp::from_millisecond((1_796_035_327 + n as i64) * 1000 + 280)
+                    .unwrap(),
                 tenant: "acme",
                 route: "/v1/messages",
                 prompt: 32_200,
