@@ -115,8 +115,18 @@ pub(super) fn classify(
                 .values(name(old, difference.old), name(new, difference.new))
         }
         What::Parts => {
+            let stays = |part: &Part, doc: &PromptDoc| {
+                doc.parts.iter().any(|other| other.kind == part.kind && other.text == part.text)
+            };
             let reason = match kinds {
                 (Kind::Media, _) | (_, Kind::Media) => MissReason::ImageChanged,
+                // One of them came or went in front of the other: the one that both prompts have stayed.
+                (Kind::Document, Kind::System) if !stays(difference.new, old) => {
+                    MissReason::InstructionsEdited
+                }
+                (Kind::System, Kind::Document) if !stays(difference.old, new) => {
+                    MissReason::InstructionsEdited
+                }
                 (Kind::Document, _) | (_, Kind::Document) => MissReason::FileChanged,
                 (Kind::System, _) | (_, Kind::System) => MissReason::InstructionsEdited,
                 _ => MissReason::TurnEdited,

@@ -69,3 +69,24 @@ fn a_template_that_rewrites_an_earlier_turn_shows_in_the_tokens() {
     let rewritten = explain(&old, &new, &evidence);
     assert_eq!((rewritten.reason, rewritten.lost.count), (MissReason::ReasoningRewritten, 60));
 }
+
+#[test]
+fn instructions_that_come_or_go_before_the_file_are_told_from_a_file_that_does() {
+    use crate::prompt::{Kind, Part};
+    let prompt = |parts: &[(Kind, &str)]| {
+        let parts = parts.iter().map(|(kind, text)| {
+            let path = if *kind == Kind::System { "instructions" } else { "file.pages[0]" };
+            Part::new(*kind, path, *text)
+        });
+        PromptDoc::from_parts(None, parts.collect(), Vec::new())
+    };
+    let page = "The compact of 1943 divides the water of the river. ".repeat(20);
+    let other = "An annex of another day, with nothing in it. ".repeat(20);
+    let bare = prompt(&[(Kind::Document, &page)]);
+    let told = prompt(&[(Kind::System, RULES), (Kind::Document, &page)]);
+    let added = prompt(&[(Kind::Document, &other), (Kind::System, RULES), (Kind::Document, &page)]);
+    assert_eq!(found(&bare, &told).reason, MissReason::InstructionsEdited);
+    assert_eq!(found(&told, &bare).reason, MissReason::InstructionsEdited);
+    assert_eq!(found(&told, &added).reason, MissReason::FileChanged);
+    assert_eq!(found(&added, &told).reason, MissReason::FileChanged);
+}
