@@ -109,7 +109,8 @@ fn a_semantic_cache_with_the_real_encoder() {
     runtime.block_on(fake.stop());
 }
 
-/// The case file of the examples takes minutes to be read: `cargo test -p tapri --test pages -- --ignored`.
+/// The case file of the examples is read three times, which takes minutes:
+/// `cargo test -p tapri --test pages -- --ignored`.
 #[test]
 #[ignore = "takes minutes"]
 fn the_whole_case_file_with_gemma() {
