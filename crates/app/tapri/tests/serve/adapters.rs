@@ -116,12 +116,14 @@ fn a_stored_answer_is_that_adapter_s_with_those_weights() {
             &["--lora", &red, "--exact-cache", "always", "--exact-store", &store],
         )
     };
-    let server = serve(1);
+    let mut server = serve(1);
     for model in [None, Some("red")] {
         let (first, second) = (asked(&server, model), asked(&server, model));
         assert!(!is_hit(&first) && is_hit(&second), "{model:?}: {first}, then {second}");
     }
-    drop(server);
+    // What is stored is on disk when the server has ended, and soon after the answer otherwise.
+    server.terminate();
+    assert!(server.wait().success());
     let server = serve(1);
     assert!(is_hit(&asked(&server, Some("red"))), "the same weights after a restart");
     drop(server);

@@ -376,13 +376,19 @@ enum Head {
     Foreign,
 }
 
-fn read_head(mut file: &File, geometry: Geometry) -> io::Result<Head> {
+/// A file's head, without the byte that says whether it was closed.
+fn head_of(mut file: &File) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     file.seek(SeekFrom::Start(0))?;
     file.take(HEAD).read_to_end(&mut head)?;
     if let Some(closed) = head.get_mut(CLOSED_AT as usize) {
         *closed = 0;
     }
+    Ok(head)
+}
+
+fn read_head(file: &File, geometry: Geometry) -> io::Result<Head> {
+    let head = head_of(file)?;
     Ok(if head.iter().all(|&byte| byte == 0) {
         Head::Empty
     } else if head == geometry.head() {
@@ -406,13 +412,12 @@ pub fn clear_folder(folder: &Path) -> Result<u64, DiskError> {
     let mut held = 0;
     // Records first: what is found by none of them is never read.
     for path in [folder.join(RECORDS), folder.join(PAGES)] {
-        let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(at(&path)(error)),
         };
-        let mut head = Vec::new();
-        (&mut file).take(HEAD).read_to_end(&mut head).map_err(at(&path))?;
+        let head = head_of(&file).map_err(at(&path))?;
         if !head.starts_with(&MAGIC) && head.iter().any(|&byte| byte != 0) {
             return Err(DiskError::Foreign { file: path });
         }

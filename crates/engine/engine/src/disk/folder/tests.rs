@@ -63,6 +63,7 @@ fn a_folder_that_nobody_uses_is_emptied_whole() {
     }
     folder.erase(1).unwrap();
     assert!(matches!(clear_folder(dir.path()), Err(DiskError::InUse { .. })));
+    folder.close().unwrap();
     drop(folder);
     assert_eq!(clear_folder(dir.path()).unwrap(), 2);
     assert_eq!((bytes(dir.path()), clear_folder(dir.path()).unwrap()), (0, 0));
