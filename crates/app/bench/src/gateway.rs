@@ -7,6 +7,7 @@
 
 mod load;
 mod plan;
+mod questions;
 mod report;
 mod target;
 
@@ -107,8 +108,10 @@ impl GatewayArgs {
         let targets = plan.targets(&self.targets)?;
         let folder = tempfile::tempdir().context("make a folder for the servers' data")?;
         let upstream = Running::upstream(&plan, folder.path())?;
+        // What takes no part need not be there.
         let running = targets
             .iter()
+            .filter(|target| cases.iter().any(|case| target.takes(case)))
             .map(|target| Running::start(target, &upstream.url, folder.path()))
             .collect::<Result<Vec<_>>>()?;
         let load = Load::new()?;
@@ -124,6 +127,11 @@ impl GatewayArgs {
 
     fn case(&self, load: &Load, case: &Case, ways: &[&Running]) -> Result<CaseResult> {
         let turn = Duration::from_secs_f64(self.seconds);
+        for way in ways.iter().skip(1) {
+            if let Some(questions) = case.questions {
+                load.teach(case, way, questions)?;
+            }
+        }
         for way in ways {
             // Not measured: connections are made, code is compiled, and what is to be a hit is stored.
             load.run(case, way, Duration::from_secs_f64((self.seconds / 3.0).max(1.0)), 0)?;

@@ -18,6 +18,12 @@ use super::target::Running;
 /// A call that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Near questions that a semantic cache may need before it serves: 312 right ones within a budget of 1 percent.
+const MOST_LESSONS: u64 = 1000;
+
+/// So many near questions served in a row, and it has learnt.
+const SERVED_IN_A_ROW: u64 = 20;
+
 /// What a turn measured; times in seconds, sorted.
 #[derive(Debug)]
 pub(crate) struct Samples {
@@ -62,13 +68,8 @@ impl Load {
         round: u64,
     ) -> Result<Samples> {
         let calls = ((turn.as_secs_f64() * case.rate).round() as u64).max(1);
-        let url: Arc<str> = format!("{}/v1/chat/completions", way.url).into();
-        let headers: Arc<[(String, String)]> = case
-            .headers
-            .iter()
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .chain(way.headers.iter().cloned())
-            .collect();
+        let (url, headers) = address(case, way);
+        let wanted = wanted(case, way);
         let (done, results) = channel();
         let begun = Instant::now();
         for number in 0..calls {
@@ -79,7 +80,7 @@ impl Load {
             if let Some(wait) = due.checked_duration_since(Instant::now()) {
                 std::thread::sleep(wait);
             }
-            self.send(&url, &headers, body, case.stream, done.clone());
+            self.send(&url, &headers, body, case.stream, wanted.clone(), done.clone());
         }
         drop(done);
         let mut samples =
@@ -106,23 +107,62 @@ impl Load {
         Ok(samples)
     }
 
+    /// Asks a semantic cache its questions, then asks them in other words until their answers are served: it learns from
+    /// the first few hundred that its answers are right.
+    pub(crate) fn teach(&self, case: &Case, way: &Running, questions: u64) -> Result<()> {
+        let (url, headers) = address(case, way);
+        let ask = |body: Vec<u8>, wanted: Option<Arc<str>>| {
+            let call =
+                call(&self.client, &url, &headers, body.into(), false, wanted, Instant::now());
+            self.runtime.block_on(call)
+        };
+        eprintln!("{}: {questions} questions are asked first", way.name);
+        for question in 0..questions {
+            ask(case.first_asked(question), None).context("ask a question to be kept")?;
+        }
+        let mut in_a_row = 0;
+        for number in 0..questions.max(MOST_LESSONS) {
+            let served = ask(case.body(0, number), wanted(case, way));
+            in_a_row = if served.is_ok() { in_a_row + 1 } else { 0 };
+            if in_a_row == SERVED_IN_A_ROW {
+                eprintln!("{}: served after {number} near questions", way.name);
+                return Ok(());
+            }
+        }
+        let served = ask(case.body(0, 0), wanted(case, way));
+        served.map(|_| ()).context("the near questions are not served")
+    }
+
     fn send(
         &self,
         url: &Arc<str>,
         headers: &Arc<[(String, String)]>,
         body: Bytes,
         stream: bool,
+        wanted: Option<Arc<str>>,
         done: Sender<Call>,
     ) {
         let (client, url, headers) = (self.client.clone(), Arc::clone(url), Arc::clone(headers));
         let sent = Instant::now();
         self.runtime.spawn(async move {
-            let call = call(&client, &url, &headers, body, stream, sent);
+            let call = call(&client, &url, &headers, body, stream, wanted, sent);
             let result = tokio::time::timeout(PATIENCE, call).await;
             // The receiver lives until every sender is gone.
             let _ = done.send(result.context("no answer in time").and_then(|call| call));
         });
     }
+}
+
+/// Where a case's calls go, with their headers.
+fn address(case: &Case, way: &Running) -> (Arc<str>, Arc<[(String, String)]>) {
+    let own = case.headers.iter().map(|(n, v)| (n.clone(), v.clone()));
+    let url = format!("{}/v1/chat/completions", way.url);
+    (url.into(), own.chain(way.headers.iter().cloned()).collect())
+}
+
+/// What the answer's `Cache-Status` holds. The straight way has no cache to say anything.
+fn wanted(case: &Case, way: &Running) -> Option<Arc<str>> {
+    case.cache_status.as_deref().filter(|_| !way.is_straight()).map(Arc::from)
 }
 
 async fn call(
@@ -131,6 +171,7 @@ async fn call(
     headers: &[(String, String)],
     body: Bytes,
     stream: bool,
+    wanted: Option<Arc<str>>,
     sent: Instant,
 ) -> Call {
     let mut request =
@@ -141,6 +182,7 @@ async fn call(
     let request = request.body(Full::new(body)).context("make a request")?;
     let response = client.request(request).await.context("send")?;
     let status = response.status();
+    let cache = response.headers().get("cache-status").cloned();
     let mut body = response.into_body();
     let mut chunks = Vec::new();
     let mut text = Vec::new();
@@ -156,6 +198,10 @@ async fn call(
         "{status}: {}",
         String::from_utf8_lossy(&text).chars().take(300).collect::<String>()
     );
+    if let Some(wanted) = wanted {
+        let cache = cache.as_ref().and_then(|value| value.to_str().ok()).unwrap_or("nothing");
+        anyhow::ensure!(cache.contains(&*wanted), "Cache-Status is {cache}, and not {wanted}");
+    }
     if !stream {
         anyhow::ensure!(text.ends_with(b"}") || text.ends_with(b"}\n"), "the answer is no JSON");
         return Ok((sent.elapsed().as_secs_f64(), Vec::new()));

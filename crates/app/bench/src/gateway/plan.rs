@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::questions;
+
 /// A plan.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +21,7 @@ pub(crate) struct Plan {
 }
 
 /// A program that is started for the measurement. In its strings `{port}` is the port to listen on, `{upstream}` the
-/// upstream's URL, `{dir}` a folder of its own, and `{NAME}` what `--set NAME=...` says.
+/// upstream's URL, `{upstream_host}` its host and port, `{dir}` a folder of its own, and `{NAME}` what `--set NAME=...` says.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Server {
@@ -37,6 +39,16 @@ pub(crate) struct Server {
     /// Headers of every request to it.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
+    /// Whether it takes part in the cases alone that name it.
+    #[serde(default)]
+    pub(crate) by_name: bool,
+}
+
+impl Server {
+    /// Whether it takes part in a case.
+    pub(crate) fn takes(&self, case: &Case) -> bool {
+        case.only.as_ref().map_or(!self.by_name, |names| names.contains(&self.name))
+    }
 }
 
 fn health() -> String {
@@ -60,6 +72,13 @@ pub(crate) struct Case {
     /// Only these targets take part.
     #[serde(default)]
     pub(crate) only: Option<Vec<String>>,
+    /// So many questions about the one prompt are asked before, for a semantic cache to keep; then each call asks one of
+    /// them in other words. See [`super::questions`].
+    #[serde(default)]
+    pub(crate) questions: Option<u64>,
+    /// What the header `Cache-Status` of a good answer holds; the straight way has none.
+    #[serde(default)]
+    pub(crate) cache_status: Option<String>,
     /// Headers of its requests.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
@@ -103,7 +122,21 @@ fn chosen<'a, T>(
 impl Case {
     /// The body of a call: its number and round make it one that nobody asked before, unless all are the same.
     pub(crate) fn body(&self, round: u64, number: u64) -> Vec<u8> {
+        if let Some(questions) = self.questions {
+            // Steps of a prime: one round's questions are another's only where there are too few.
+            let at = (round * 7919 + number) % questions.max(1);
+            return self.asks("", &questions::in_other_words(at));
+        }
         let mark = if self.same { String::new() } else { format!("{round}-{number} ") };
+        self.asks(&mark, &format!("{mark}When was the notice served?"))
+    }
+
+    /// The body that asks the question to be kept.
+    pub(crate) fn first_asked(&self, question: u64) -> Vec<u8> {
+        self.asks("", &questions::first(question))
+    }
+
+    fn asks(&self, mark: &str, question: &str) -> Vec<u8> {
         let filler = "The notice of termination was served on the tenant by hand. ";
         let chars = self.prompt_tokens * 4;
         let mut text = format!("{}{mark}", self.name);
@@ -117,7 +150,7 @@ impl Case {
             "max_tokens": 16,
             "messages": [
                 {"role": "system", "content": text},
-                {"role": "user", "content": format!("{mark}When was the notice served?")},
+                {"role": "user", "content": question},
             ],
         });
         if self.stream {
@@ -137,6 +170,16 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("gateway.toml");
         let plan = Plan::read(&path, &["portkey=/p".to_owned()]).unwrap();
         assert!(plan.targets(&["tapri".to_owned()]).unwrap()[0].command.contains("{port}"));
+        // Who learns from what is asked takes part in no other case, and the rivals take no part in his.
+        let semantic = plan.cases(&["semantic 1k".to_owned()]).unwrap()[0];
+        let takers = |case: &Case| {
+            let all = plan.targets.iter().filter(|target| target.takes(case));
+            all.map(|target| target.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(takers(semantic), ["tapri-semantic"]);
+        assert!(
+            !takers(plan.cases(&["hit 1k".to_owned()]).unwrap()[0]).contains(&takers(semantic)[0])
+        );
         let error = plan.cases(&["nothing".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("the plan has no case nothing; it has"), "{error}");
     }
@@ -150,6 +193,8 @@ mod tests {
             stream: true,
             same: false,
             only: None,
+            questions: None,
+            cache_status: None,
             headers: BTreeMap::new(),
         };
         let body = case.body(1, 2);
@@ -158,5 +203,8 @@ mod tests {
         assert_ne!(body, case.body(2, 2));
         case.same = true;
         assert_eq!(case.body(1, 2), case.body(2, 3));
+        case.questions = Some(1000);
+        assert_ne!(case.body(1, 2), case.body(1, 3));
+        assert_ne!(case.body(1, 2), case.first_asked((7919 + 2) % 1000));
     }
 }

@@ -11,18 +11,22 @@ use crate::process::{self, Process, free_port};
 /// A server may take this long to be up: Python's take half a minute on a busy machine.
 const START: Duration = Duration::from_secs(120);
 
+/// The name of the straight way.
+const STRAIGHT: &str = "direct";
+
 /// A server that is up. Dropping it ends the process.
 pub(crate) struct Running {
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) headers: Vec<(String, String)>,
+    server: Server,
     process: Process,
 }
 
 impl Running {
     /// Starts the upstream: the straight way.
     pub(crate) fn upstream(plan: &Plan, folder: &Path) -> Result<Running> {
-        let server = Server { name: "direct".to_owned(), ..plan.upstream.clone() };
+        let server = Server { name: STRAIGHT.to_owned(), ..plan.upstream.clone() };
         Running::start(&server, "", folder)
     }
 
@@ -31,9 +35,11 @@ impl Running {
         let port = free_port()?;
         let dir = folder.join(&server.name);
         std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
+        let host = upstream.strip_prefix("http://").unwrap_or(upstream);
         let fill = |text: &str| {
             text.replace("{port}", &port.to_string())
                 .replace("{upstream}", upstream)
+                .replace("{upstream_host}", host)
                 .replace("{dir}", &dir.to_string_lossy())
         };
         for (name, content) in &server.files {
@@ -58,13 +64,19 @@ impl Running {
             name: server.name.clone(),
             url,
             headers: server.headers.iter().map(|(n, v)| (n.clone(), fill(v))).collect(),
+            server: server.clone(),
             process,
         })
     }
 
+    /// Whether it is the upstream itself.
+    pub(crate) fn is_straight(&self) -> bool {
+        self.name == STRAIGHT
+    }
+
     /// Whether it takes part in a case.
     pub(crate) fn takes(&self, case: &Case) -> bool {
-        case.only.as_ref().is_none_or(|names| names.contains(&self.name))
+        self.server.takes(case)
     }
 
     /// Bytes of memory that its process has in use, where the system tells.
