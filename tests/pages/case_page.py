@@ -48,3 +48,18 @@ def cached_share(turn):
 def agree(page):
     """Says yes to the next question of the browser."""
     page.once("dialog", lambda dialog: dialog.accept())
+
+
+
+def save(page):
+    """Saves the instructions and tools, and agrees to what that costs."""
+    agree(page)
+    with page.expect_navigation():
+        page.get_by_role("button", name="Save", exact=True).last.click()
+
+
+def instruct(page, text):
+    """Writes other instructions and saves them."""
+    page.get_by_text("Instructions", exact=False).first.click()
+    page.get_by_role("textbox", name="Instructions").fill(text)
+    save(page)

@@ -2,7 +2,7 @@
 
 import re
 
-from case_page import LEASE, agree, ask, cached_share, ended, put_in, send, write
+from case_page import LEASE, agree, ask, cached_share, ended, instruct, put_in, send, write
 from files import docx, pdf
 from playwright.sync_api import expect
 
@@ -27,11 +27,7 @@ def test_the_second_question_finds_the_file_in_the_cache(serve, window, look_at,
     look_at(f"{page.url}/print", "case-print")
     look_at(server.url, "home")
     # Other instructions stand before the file: a miss, with its reason and what to do.
-    page.get_by_text("Instructions", exact=False).first.click()
-    page.get_by_role("textbox", name="Instructions").fill("Answer in one word.")
-    agree(page)
-    with page.expect_navigation():
-        page.get_by_role("button", name="Save", exact=True).last.click()
+    instruct(page, "Answer in one word.")
     expect(page.locator("article.turn")).to_have_count(2)
     missed = ask(page, "Who owns the well?")
     assert cached_share(missed) < 50

@@ -2,7 +2,7 @@
 
 import re
 
-from case_page import agree, ask, cached_share, put_in, write
+from case_page import ask, cached_share, put_in, save, write
 from playwright.sync_api import expect
 
 
@@ -18,9 +18,7 @@ def test_a_small_model_searches_where_it_is_told_to(serve, window, look_at, tmp_
     ask(page, "What does our client want?")
     page.get_by_text("Instructions · Tools").click()
     page.get_by_label("Search before every answer").check()
-    agree(page)
-    with page.expect_navigation():
-        page.get_by_role("button", name="Save", exact=True).last.click()
+    save(page)
     expect(page.get_by_label("Search before every answer")).to_be_checked()
     turn = ask(page, "Is there an easement to cross the field of a neighbour?")
     search = turn.locator(".why", has_text="searched past judgments for")

@@ -5,35 +5,20 @@ import os
 import re
 import urllib.request
 
+from conftest import REPOSITORY
 from playwright.sync_api import expect
+from scripted import FAKE, control
 
-FAKE = os.environ["TAPRI_FAKE_UPSTREAM"]
-
-#: Serves after two labels without an error: a budget of nine in ten is no setting for people.
-ROUTE = """
-[semantic]
-embedder = "ENCODER"
-[[upstream]]
-name = "fake"
-kind = "openai"
-url = "URL/v1"
-models = ["m"]
-[[route]]
-name = "cached"
-[route.exact]
-mode = "always"
-[route.semantic]
-mode = "serve"
-budget = "90%"
-"""
+#: The route with which the server's own tests try the semantic cache: it serves after two labels without an error.
+ROUTE = REPOSITORY / "crates" / "app" / "tapri" / "tests" / "semantic.toml"
 
 
 def test_a_semantic_cache_that_holds_something(serve, window, look_at, tmp_path):
     config = tmp_path / "tapri.toml"
-    config.write_text(ROUTE.replace("ENCODER", os.environ["TAPRI_TEST_ENCODER"]).replace("URL", FAKE))
+    route = ROUTE.read_text().replace("ENCODER", os.environ["TAPRI_TEST_ENCODER"])
+    config.write_text(route.replace("URL0", f"{FAKE}/v1"))
     server = serve("--config", str(config))
-    script = json.dumps({"default": {"text": "In the settings."}}).encode()
-    urllib.request.urlopen(urllib.request.Request(f"{FAKE}/__script", script, method="PUT"))
+    control("PUT", "/__script", {"default": {"text": "In the settings."}})
     page = window()
     page.goto(f"{server.url}/cache")
     cache = page.locator("section", has=page.get_by_role("heading", name="Semantic cache"))

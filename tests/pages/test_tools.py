@@ -1,18 +1,10 @@
 """Search over past judgments, called by a model that can; the upstream is scripted, all else is real."""
 
 import json
-import os
-import urllib.request
 
-from case_page import ask, put_in, send, write
+from case_page import ask, put_in, save, send, write
 from playwright.sync_api import expect
-
-FAKE = os.environ["TAPRI_FAKE_UPSTREAM"]
-
-
-def control(method, path, body=None):
-    request = urllib.request.Request(f"{FAKE}{path}", json.dumps(body).encode() if body else None, method=method)
-    return json.load(urllib.request.urlopen(request))
+from scripted import FAKE, control
 
 
 def calls(query):
@@ -50,9 +42,7 @@ def test_a_model_searches_past_judgments(serve, window, look_at, tmp_path):
     # Tools that are taken out aren't offered.
     page.get_by_text("Instructions · Tools").click()
     page.get_by_label("Search past judgments").uncheck()
-    page.once("dialog", lambda dialog: dialog.accept())
-    with page.expect_navigation():
-        page.get_by_role("button", name="Save", exact=True).last.click()
+    save(page)
     expect(page.locator("article.turn")).to_have_count(2)
     control("DELETE", "/__requests")
     ask(page, "And now?")

@@ -3,7 +3,7 @@
 import re
 import time
 
-from case_page import agree, ask, cached_share, ended, put_in, send
+from case_page import agree, ask, cached_share, ended, instruct, put_in, send
 from conftest import REPOSITORY
 from playwright.sync_api import expect
 
@@ -40,11 +40,7 @@ def test_only_the_first_question_reads_the_file(serve, window, look_at):
         expect(turn.locator(".why")).to_have_count(0)
     look_at(case, "case-whole")
     # A forced miss: something before the file changes.
-    page.get_by_text("Instructions", exact=False).first.click()
-    page.get_by_role("textbox", name="Instructions").fill("Answer from the file alone.")
-    agree(page)
-    with page.expect_navigation():
-        page.get_by_role("button", name="Save", exact=True).last.click()
+    instruct(page, "Answer from the file alone.")
     expect(page.locator("article.turn")).to_have_count(3)
     missed = ask(page, "What did the court decide?")
     told("after an edit", missed)

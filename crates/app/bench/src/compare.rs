@@ -86,11 +86,8 @@ impl CompareArgs {
         let (session, _) = self.input.session(self.characters)?;
         let results =
             self.turns.measure(&contenders, |_, server, label| session.run(&server.url, label))?;
-        let servers: Vec<Measured> = contenders
-            .into_iter()
-            .zip(results)
-            .map(|(contender, sessions)| Measured { name: contender.name, sessions })
-            .collect();
+        let servers: Vec<Measured> =
+            results.into_iter().map(|(name, sessions)| Measured { name, sessions }).collect();
         let ratios = ratios(&servers).context("a measure has no samples")?;
         Ok(Comparison { servers, ratios })
     }

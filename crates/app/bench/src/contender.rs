@@ -45,15 +45,17 @@ impl TurnArgs {
         self.servers.iter().map(|s| Contender::parse(s)).collect()
     }
 
-    /// Starts, measures and ends every server once in each round. For each server, in the order of `contenders`, what its rounds gave.
+    /// Starts, measures and ends every server once in each round. For each server by its name, in the order
+    /// of `contenders`, what its rounds gave.
     pub(crate) fn measure<T>(
         &self,
         contenders: &[Contender],
         mut measure: impl FnMut(&Contender, &Server, &str) -> Result<T>,
-    ) -> Result<Vec<Vec<T>>> {
+    ) -> Result<Vec<(String, Vec<T>)>> {
         ensure!(self.rounds >= 1, "at least one round is needed");
         let limit = Duration::from_secs(self.start_seconds);
-        let mut results: Vec<Vec<T>> = contenders.iter().map(|_| Vec::new()).collect();
+        let mut results: Vec<(String, Vec<T>)> =
+            contenders.iter().map(|contender| (contender.name.clone(), Vec::new())).collect();
         for round in 0..self.rounds {
             // The order turns, so that none always comes after the slowest.
             for i in 0..contenders.len() {
@@ -64,7 +66,7 @@ impl TurnArgs {
                     .with_context(|| format!("start {} for {label}", contender.name))?;
                 let result = measure(contender, &server, &label)
                     .with_context(|| format!("measure {label}"))?;
-                results[at].push(result);
+                results[at].1.push(result);
             }
         }
         Ok(results)

@@ -159,11 +159,8 @@ impl CrowdArgs {
             eprintln!("{label}");
             crowd.turn(&server.url, self.restore.contains(&contender.name))
         })?;
-        let servers: Vec<Measured> = contenders
-            .into_iter()
-            .zip(results)
-            .map(|(contender, turns)| Measured { name: contender.name, turns })
-            .collect();
+        let servers: Vec<Measured> =
+            results.into_iter().map(|(name, turns)| Measured { name, turns }).collect();
         let ratios = ratios(&servers);
         Ok(Crowds { users: self.users, resident: self.resident, servers, ratios })
     }

@@ -4,12 +4,12 @@
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::InputArgs;
 use crate::client::complete;
 use crate::contender::TurnArgs;
+use crate::report;
 use crate::session::Session;
 use crate::statistics::Spread;
 
@@ -69,18 +69,15 @@ impl LengthsArgs {
         let results = self.turns.measure(&contenders, |_, server, label| {
             self.ask(&session, &words, &server.url, label)
         })?;
-        let servers = contenders
+        let servers = results
             .into_iter()
-            .zip(results)
-            .map(|(c, rounds)| Measured { name: c.name, questions: rounds.concat() })
+            .map(|(name, rounds)| Measured { name, questions: rounds.concat() })
             .collect();
         Ok(Lengths { tokens: self.tokens.clone(), servers })
     }
 
     fn ask(&self, session: &Session, words: &[&str], url: &str, label: &str) -> Result<Vec<Asked>> {
-        let bar = ProgressBar::new((self.each * self.tokens.len()) as u64 + 1)
-            .with_prefix(label.to_owned());
-        bar.tick();
+        let bar = report::progress(self.each * self.tokens.len() + 1, label);
         let ask = |question: &str| {
             complete(url, session.model.as_deref(), &session.prompt(question), 1, None)
         };
@@ -143,11 +140,7 @@ pub(crate) fn table(lengths: &Lengths) -> String {
         let Some((ours, rivals)) = lengths.servers.split_first() else { continue };
         let tokens = ours.of(wanted, |q| q.tokens as f64);
         let mut row = vec![tokens.map_or_else(String::new, |t| format!("{:.0}", t.median))];
-        row.extend(lengths.servers.iter().map(|s| {
-            ttft(s).map_or_else(String::new, |v| {
-                format!("{:.1} ({:.1}-{:.1})", v.median, v.min, v.max)
-            })
-        }));
+        row.extend(lengths.servers.iter().map(|s| ttft(s).map_or_else(String::new, |v| v.text(1))));
         let best = rivals
             .iter()
             .filter_map(|s| Some((ttft(s)?.median, s.name.clone())))

@@ -1,12 +1,14 @@
 //! `tapri-bench`: measures OpenAI-compatible servers with a session of questions about one file.
 //!
 //! `session` drives one server; `compare` starts servers in turn, each cold, and prints ratios; `crowd` does so with many users
-//! at once; `lengths` times questions of several lengths, `neighbour` what one user's long prompt does to another's answer;
-//! `gateway` measures what gateways add to a call. Prompts are text and the same for each, answers have a fixed length (`ignore_eos`), times are the client's own clock.
+//! at once; `cold` times prompts of which nothing is cached, `lengths` questions of several lengths, `neighbour` what one user's
+//! long prompt does to another's answer; `gateway` measures what gateways add to a call. Prompts are text and the same for each,
+//! answers have a fixed length (`ignore_eos`), times are the client's own clock.
 //! The method and its results are in `docs/benchmarks.md`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command's data goes to stdout")]
 
 mod client;
+mod cold;
 mod compare;
 mod contender;
 mod crowd;
@@ -43,6 +45,8 @@ enum Command {
     Crowd(crowd::CrowdArgs),
     /// Start servers in turn, let each read a file, and time questions of several lengths about it.
     Lengths(lengths::LengthsArgs),
+    /// Start servers in turn, and time prompts of which nothing is cached, in memory that was used before.
+    Cold(cold::ColdArgs),
     /// Start servers in turn, and measure how one user's answer is held up while another's long prompt is read.
     Neighbour(neighbour::NeighbourArgs),
     /// Measure what gateways add to a call, in front of a fake upstream.
@@ -115,6 +119,7 @@ fn main() -> Result<()> {
         Command::Gateway(args) => print(args.json, &args.run()?, gateway::table),
         Command::Crowd(args) => print(args.input.json, &args.run()?, crowd::table),
         Command::Compare(args) => print(args.input.json, &args.run()?, report::comparison),
+        Command::Cold(args) => print(args.input.json, args.run()?.as_slice(), cold::table),
         Command::Lengths(args) => print(args.input.json, &args.run()?, lengths::table),
         Command::Neighbour(args) => {
             print(args.input.json, args.run()?.as_slice(), neighbour::table)

@@ -65,8 +65,7 @@ impl NeighbourArgs {
             eprintln!("{label}");
             self.turn(&session, &server.url)
         })?;
-        let measured = contenders.into_iter().zip(results);
-        Ok(measured.map(|(c, turns)| Measured { name: c.name, turns }).collect())
+        Ok(results.into_iter().map(|(name, turns)| Measured { name, turns }).collect())
     }
 
     fn turn(&self, session: &Session, url: &str) -> Result<Turn> {
@@ -127,9 +126,7 @@ pub(crate) fn table(servers: &[Measured]) -> String {
         let mut row = vec![label.to_owned()];
         row.extend(servers.iter().map(|s| {
             let samples: Vec<f64> = s.turns.iter().map(|t| of(t) * unit).collect();
-            Spread::of(&samples).map_or_else(String::new, |v| {
-                format!("{:.1} ({:.1}-{:.1})", v.median, v.min, v.max)
-            })
+            Spread::of(&samples).map_or_else(String::new, |v| v.text(1))
         }));
         table.add_row(row);
     };

@@ -1,9 +1,11 @@
-//! Tables for people.
+//! Tables and bars for people.
 
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::compare::{Comparison, Measure};
 use crate::session::SessionResult;
+use crate::statistics::Spread;
 
 /// One session.
 pub(crate) fn session(r: &SessionResult) -> String {
@@ -34,15 +36,25 @@ pub(crate) fn comparison(c: &Comparison) -> String {
     table.load_preset(ASCII_MARKDOWN).set_header(header);
     for measure in Measure::ALL {
         let mut row = vec![measure.label().to_owned()];
-        row.extend(c.servers.iter().map(|s| match s.spread(measure) {
-            Some(v) => format!("{:.3} ({:.3}-{:.3})", v.median, v.min, v.max),
-            None => "-".to_owned(),
-        }));
+        row.extend(c.servers.iter().map(|s| cell(s.spread(measure))));
         if let Some(r) = c.ratios.iter().find(|r| r.measure == measure) {
-            row.push(r.rival.clone());
-            row.push(format!("{:.3} ({:.3}-{:.3})", r.ratio.median, r.ratio.min, r.ratio.max));
+            row.extend([r.rival.clone(), r.ratio.text(3)]);
         }
         table.add_row(row);
     }
     table.to_string()
+}
+
+/// A measure with three decimals, or a dash where it is not known.
+pub(crate) fn cell(spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "-".to_owned(), |spread| spread.text(3))
+}
+
+/// A bar for so many questions, on stderr.
+pub(crate) fn progress(questions: usize, name: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix} {pos}/{len} {wide_bar} {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(questions as u64).with_style(style).with_prefix(name.to_owned());
+    bar.tick();
+    bar
 }

@@ -1,10 +1,10 @@
 //! The session: one file, many questions, one after another.
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::client::{Completion, complete};
+use crate::report;
 use crate::statistics::median;
 
 /// What is asked.
@@ -43,14 +43,9 @@ impl Session {
 
     /// Asks every question of the server at `url`.
     pub(crate) fn run(&self, url: &str, name: &str) -> Result<SessionResult> {
-        let style = ProgressStyle::with_template("{prefix} {pos}/{len} {wide_bar} {elapsed}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::new(self.questions.len() as u64)
-            .with_style(style)
-            .with_prefix(name.to_owned());
+        let bar = report::progress(self.questions.len(), name);
         let mut calls = Vec::with_capacity(self.questions.len());
         for (i, question) in self.questions.iter().enumerate() {
-            bar.tick();
             let call =
                 complete(url, self.model.as_deref(), &self.prompt(question), self.max_tokens, None)
                     .with_context(|| format!("ask question {} of {name}", i + 1))?;

@@ -31,6 +31,17 @@ impl Spread {
             max: samples.iter().copied().max_by(f64::total_cmp)?,
         })
     }
+
+    /// For a table: the median, and the smallest and greatest in brackets, with so many decimals.
+    pub(crate) fn text(&self, decimals: usize) -> String {
+        let Spread { min, median, max } = self;
+        format!("{median:.decimals$} ({min:.decimals$}-{max:.decimals$})")
+    }
+
+    /// In another unit.
+    pub(crate) fn times(self, unit: f64) -> Spread {
+        Spread { min: self.min * unit, median: self.median * unit, max: self.max * unit }
+    }
 }
 
 /// One server's samples over a rival's.
@@ -51,6 +62,9 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(median(&[]), None);
-        assert_eq!(Spread::of(&[2.0, 5.0, 1.0]), Some(Spread { min: 1.0, median: 2.0, max: 5.0 }));
+        let spread = Spread { min: 1.0, median: 2.0, max: 5.0 };
+        assert_eq!(Spread::of(&[2.0, 5.0, 1.0]), Some(spread));
+        assert_eq!(spread.text(3), "2.000 (1.000-5.000)");
+        assert_eq!(spread.times(10.0).text(0), "20 (10-50)");
     }
 }

@@ -45,6 +45,7 @@ use tokio::sync::Semaphore;
 use self::casefile::answers::Answers;
 use self::visitor::SignIns;
 use crate::routes::App;
+use crate::tenants::Snapshot;
 
 /// Reads a file's bytes, by its name.
 pub type Reader = Arc<dyn Fn(&str, &[u8]) -> Result<Document, DocumentError> + Send + Sync>;
@@ -100,6 +101,11 @@ impl Pages {
             readers: Arc::new(Semaphore::new(READERS)),
             live: Live::default(),
         }
+    }
+
+    /// Ends the sign-ins whose keys are not known (any more). Blocks for a disk's time.
+    pub(crate) fn end_unknown_sign_ins(&self, now: &Snapshot) {
+        self.sign_ins.retain(|key| now.knows(key));
     }
 }
 

@@ -65,7 +65,7 @@ impl App {
         let records = Records::default();
         let pages = config.pages.clone().map(|pages| Pages::new(pages, &config.host));
         if let Some(pages) = &pages {
-            pages.sign_ins.retain(|key| config.tenants.current().knows(key));
+            pages.end_unknown_sign_ins(&config.tenants.current());
         }
         let pipeline = match &pages {
             Some(pages) => pipeline.observed(records.observer()).shown_on(pages.live.clone()),
@@ -104,8 +104,7 @@ impl App {
         let access = reload()?;
         self.inner.tenants.reload(access).map_err(|error| error.to_string())?;
         if let Some(pages) = self.pages() {
-            let now = self.inner.tenants.current();
-            pages.sign_ins.retain(|key| now.knows(key));
+            pages.end_unknown_sign_ins(&self.inner.tenants.current());
         }
         Ok(())
     }

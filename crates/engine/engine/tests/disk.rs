@@ -238,14 +238,15 @@ fn a_page_in_anothers_place_is_not_taken_for_it() {
     assert_eq!((again.admitted.restored_tokens, disk(&engine).rejected), (288, 0));
 }
 
+/// A tenant's request, of six blocks.
+fn of(tenant: &[u8], seed: u32) -> GenerateRequest {
+    GenerateRequest { scope: Scope(tenant.to_vec()), ..request(prompt(100, seed), 2) }
+}
+
 #[test]
 fn what_is_erased_is_gone_from_disk_too_and_others_stay() {
     let model = TinyModel::llama();
     let dir = tempfile::tempdir().unwrap();
-    let of = |tenant: &[u8], seed| GenerateRequest {
-        scope: Scope(tenant.to_vec()),
-        ..request(prompt(100, seed), 2)
-    };
     let engine = start(&model, with_disk(dir.path(), SIZE));
     ask(&engine, of(b"a", 1));
     ask(&engine, GenerateRequest { salt: Some("salt".to_owned()), ..of(b"a", 2) });
@@ -359,10 +360,6 @@ fn who_has_a_share_fills_no_more_of_the_disk_and_costs_no_other_a_page() {
 fn what_no_call_can_find_any_more_is_erased() {
     let model = TinyModel::llama();
     let dir = tempfile::tempdir().unwrap();
-    let of = |tenant: &[u8], seed| GenerateRequest {
-        scope: Scope(tenant.to_vec()),
-        ..request(prompt(100, seed), 2)
-    };
     let engine = start(&model, with_disk(dir.path(), SIZE));
     for tenant in [b"old", b"new"] {
         ask(&engine, of(tenant, 1));

@@ -150,6 +150,14 @@ pub struct Erased {
     pub pins: u64,
 }
 
+impl std::ops::AddAssign for Erased {
+    fn add_assign(&mut self, Erased { dropped, in_use, pins }: Erased) {
+        self.dropped += dropped;
+        self.in_use += in_use;
+        self.pins += pins;
+    }
+}
+
 /// A start that stays in the prefix cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Pin {

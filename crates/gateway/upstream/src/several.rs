@@ -148,12 +148,7 @@ impl Backend for Several {
             let (mut sum, mut failed) = (None::<Erased>, None);
             for answer in answers {
                 match answer.await {
-                    Ok(Some(erased)) => {
-                        let sum = sum.get_or_insert_default();
-                        sum.dropped += erased.dropped;
-                        sum.in_use += erased.in_use;
-                        sum.pins += erased.pins;
-                    }
+                    Ok(Some(erased)) => *sum.get_or_insert_default() += erased,
                     Ok(None) => {}
                     Err(error) => failed = failed.or(Some(error)),
                 }

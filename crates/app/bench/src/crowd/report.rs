@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 
 use super::{Crowds, Measure, Measured};
-use crate::statistics::Spread;
+use crate::report::cell;
 
 /// Each server's medians with their spread, and ours over each rival's.
 pub(crate) fn table(crowds: &Crowds) -> String {
@@ -38,11 +38,6 @@ pub(crate) fn table(crowds: &Crowds) -> String {
     }));
     table.add_row(line("KV memory, all together, MiB", &|s| memory(s)));
     table.to_string()
-}
-
-fn cell(spread: Option<Spread>) -> String {
-    spread
-        .map_or_else(|| "-".to_owned(), |v| format!("{:.3} ({:.3}-{:.3})", v.median, v.min, v.max))
 }
 
 /// Prompt tokens that were not reused, the least and the most of a turn.

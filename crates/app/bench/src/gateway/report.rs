@@ -51,8 +51,7 @@ fn row(target: &TargetResult) -> Vec<String> {
 
 fn three(quantiles: Option<&Quantiles>) -> [String; 3] {
     match quantiles {
-        Some(q) => [q.p50, q.p99, q.p999]
-            .map(|s| format!("{:.3} ({:.3}-{:.3})", s.median * 1e3, s.min * 1e3, s.max * 1e3)),
+        Some(q) => [q.p50, q.p99, q.p999].map(|seconds| seconds.times(1e3).text(3)),
         None => std::array::from_fn(|_| "-".to_owned()),
     }
 }

@@ -8,72 +8,39 @@ use crate::gateway::{BLUE, CHAT, RED, Scene, metrics};
 use crate::port::free_port;
 use crate::postgres_server::Server as Postgres;
 use crate::process::Server;
+use crate::semantic::{self, NEAR, SERVES, STORED, asks, cache_status, until_served, with_encoder};
 use crate::tenants::{ADMIN, call};
 use crate::{post_with, read, wait_until};
 
-/// A route that serves after two labels without an error. Servers that share answers have one secret, so that a tenant's
-/// scope is the same in each. Lookups may take as long as a busy machine needs.
+/// What servers that share answers have in common, before the route and the encoder: one secret, so that a tenant's scope is the same
+/// in each, and one store. Lookups may take as long as a busy machine needs.
 const SHARED: &str = r#"
 [server]
 secret_file = "scope.secret"
-[admin]
-key = "file:admin"
 [cache]
 store = "sqlite:ANSWERS"
 timeout = "20s"
 [semantic]
-embedder = "ENCODER"
 store = "POSTGRES"
-[[upstream]]
-name = "fake"
-url = "URL0"
-models = ["m"]
-[[route]]
-name = "cached"
-[route.exact]
-mode = "always"
-[route.semantic]
-mode = "serve"
-budget = "90%"
 "#;
 
-const STORED: &str = "How do I cancel my plan?";
-const NEAR: &str = "how do I cancel my plan?";
 const SAID: &str = "In the settings.";
 
 /// One upstream, and the configuration of all servers.
 fn scene(postgres: &str) -> (Scene, String) {
     let scene = Scene::new(1);
     scene.fakes[0].always(Script::text(SAID));
-    let encoder = tapri_registry::test_model("all-minilm-l6-v2");
     let answers = scene.folder.path().join("answers.sqlite");
-    let config = SHARED
-        .replace("ENCODER", encoder.to_str().unwrap())
-        .replace("ANSWERS", answers.to_str().unwrap())
-        .replace("POSTGRES", postgres);
+    let shared = SHARED.replace("ANSWERS", answers.to_str().unwrap()).replace("POSTGRES", postgres);
+    let config = with_encoder(&SERVES.replace("[semantic]", &shared));
     (scene, config)
-}
-
-fn asks(question: &str) -> Value {
-    json!({"model": "m", "messages": [{"role": "user", "content": question}]})
 }
 
 /// Whether a stored answer to another question was served, and the answer.
 fn ask(server: &Server, key: &str, question: &str) -> (bool, String) {
-    let (status, head, body) = call(server, key, CHAT, &asks(question));
-    assert_eq!(status, 200, "{head} {body}");
-    let body: Value = serde_json::from_str(&body).unwrap();
+    let (head, body) = semantic::ask(server, key, question);
     let said = body["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
-    (head.contains("tapri-semantic; hit"), said)
-}
-
-/// Asks in ever new words that mean the same until one is served: labels are gathered after answers.
-fn until_served(server: &Server, key: &str, question: &str) {
-    let mut number = 0;
-    wait_until("a stored answer is served", || {
-        number += 1;
-        ask(server, key, &format!("{question}{}", "?".repeat(number))).0
-    });
+    (cache_status(&head).contains("tapri-semantic; hit"), said)
 }
 
 /// The value of a metric of the semantic cache.

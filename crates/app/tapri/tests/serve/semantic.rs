@@ -11,53 +11,38 @@ use crate::process::{Server, tapri};
 use crate::tenants::call;
 use crate::{post_with, read, wait_until};
 
-/// A route that serves after two labels without an error: a budget of nine in ten is no setting for people.
-const SERVES: &str = r#"
-[admin]
-key = "file:admin"
-[semantic]
-embedder = "ENCODER"
-[[upstream]]
-name = "fake"
-url = "URL0"
-models = ["m"]
-[[route]]
-name = "cached"
-[route.exact]
-mode = "always"
-[route.semantic]
-mode = "serve"
-budget = "90%"
-"#;
+/// A route that serves after two labels without an error, and the operator's key.
+pub(crate) const SERVES: &str =
+    concat!("[admin]\nkey = \"file:admin\"\n", include_str!("../semantic.toml"));
 
-const STORED: &str = "How do I cancel my plan?";
+pub(crate) const STORED: &str = "How do I cancel my plan?";
 /// The same for the encoder, which reads no capitals: as near as the highest threshold asks for.
-const NEAR: &str = "how do I cancel my plan?";
+pub(crate) const NEAR: &str = "how do I cancel my plan?";
 const SIMILAR: &str = "HOW do I cancel my plan?";
 
-fn with_encoder(config: &str) -> String {
+pub(crate) fn with_encoder(config: &str) -> String {
     let encoder = tapri_registry::test_model("all-minilm-l6-v2");
     config.replace("ENCODER", encoder.to_str().unwrap())
 }
 
-fn asks(question: &str) -> Value {
+pub(crate) fn asks(question: &str) -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": question}]})
 }
 
 /// The head and the body of a call that was answered.
-fn ask(server: &Server, key: &str, question: &str) -> (String, Value) {
+pub(crate) fn ask(server: &Server, key: &str, question: &str) -> (String, Value) {
     let (status, head, body) = call(server, key, CHAT, &asks(question));
     assert_eq!(status, 200, "{head} {body}");
     (head, serde_json::from_str(&body).unwrap())
 }
 
-fn cache_status(head: &str) -> &str {
+pub(crate) fn cache_status(head: &str) -> &str {
     let line = head.lines().find(|line| line.starts_with("cache-status:"));
     line.unwrap_or_else(|| panic!("no Cache-Status: {head}"))
 }
 
 /// Asks until the tenant is served: what is learnt from a call is learnt after its answer.
-fn until_served(server: &Server, key: &str, question: &str) {
+pub(crate) fn until_served(server: &Server, key: &str, question: &str) {
     let mut number = 0;
     wait_until("a stored answer is served", || {
         // A question that was asked before is the exact cache's: each is new, and means the same.

@@ -166,8 +166,11 @@ impl Folder {
         let records = open_file(&records_path).map_err(at(&records_path))?;
         let pages = open_file(&pages_path).map_err(at(&pages_path))?;
         let heads = [
-            (read_head(&records, geometry).map_err(at(&records_path))?, &records_path),
-            (read_head(&pages, geometry).map_err(at(&pages_path))?, &pages_path),
+            (
+                Head::of(&head_of(&records).map_err(at(&records_path))?, Some(geometry)),
+                &records_path,
+            ),
+            (Head::of(&head_of(&pages).map_err(at(&pages_path))?, Some(geometry)), &pages_path),
         ];
         if let Some((_, file)) = heads.iter().find(|(head, _)| *head == Head::Foreign) {
             return Err(DiskError::Foreign { file: (*file).clone() });
@@ -238,14 +241,10 @@ impl Folder {
         let mut bytes = vec![0; self.geometry.record_bytes()];
         let mut found = Found { pages: Vec::new(), torn: Vec::new() };
         for slot in 0..self.capacity {
-            match reader.read_exact(&mut bytes) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    // It may end within a record.
-                    found.torn.push(slot);
-                    break;
-                }
-                Err(error) => return Err(error),
+            if !next_record(&mut reader, &mut bytes)? {
+                // It may end within a record.
+                found.torn.push(slot);
+                break;
             }
             // A record whose page was never written whole ends beyond the file.
             let is_whole = self.page_at(slot) + page_bytes as u64 <= pages;
@@ -387,17 +386,19 @@ fn head_of(mut file: &File) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-fn read_head(file: &File, geometry: Geometry) -> io::Result<Head> {
-    let head = head_of(file)?;
-    Ok(if head.iter().all(|&byte| byte == 0) {
-        Head::Empty
-    } else if head == geometry.head() {
-        Head::Ours
-    } else if head.starts_with(&MAGIC) {
-        Head::Other
-    } else {
-        Head::Foreign
-    })
+impl Head {
+    /// What a head is, where blocks of some size would be ours.
+    fn of(head: &[u8], ours: Option<Geometry>) -> Head {
+        if head.iter().all(|&byte| byte == 0) {
+            Head::Empty
+        } else if ours.is_some_and(|ours| head == ours.head()) {
+            Head::Ours
+        } else if head.starts_with(&MAGIC) {
+            Head::Other
+        } else {
+            Head::Foreign
+        }
+    }
 }
 
 /// Empties a folder that no engine uses, of whatever kind its pages are. Gives how many there were.
@@ -418,7 +419,7 @@ pub fn clear_folder(folder: &Path) -> Result<u64, DiskError> {
             Err(error) => return Err(at(&path)(error)),
         };
         let head = head_of(&file).map_err(at(&path))?;
-        if !head.starts_with(&MAGIC) && head.iter().any(|&byte| byte != 0) {
+        if Head::of(&head, None) == Head::Foreign {
             return Err(DiskError::Foreign { file: path });
         }
         if let Some(geometry) = Geometry::of(&head).filter(|_| path.ends_with(RECORDS)) {
@@ -435,14 +436,18 @@ fn count_records(file: &File, geometry: Geometry) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let mut bytes = vec![0; geometry.record_bytes()];
     let mut found = 0;
-    loop {
-        match reader.read_exact(&mut bytes) {
-            Ok(()) => {
-                found += u64::from(Record::decode(&bytes, block_tokens, page_bytes).is_some())
-            }
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(found),
-            Err(error) => return Err(error),
-        }
+    while next_record(&mut reader, &mut bytes)? {
+        found += u64::from(Record::decode(&bytes, block_tokens, page_bytes).is_some());
+    }
+    Ok(found)
+}
+
+/// Reads the next record of a file; `false` where it ends before the record does.
+fn next_record(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    match reader.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

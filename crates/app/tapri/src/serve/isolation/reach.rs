@@ -66,11 +66,7 @@ impl Isolated {
             let (mut sum, mut failed) = (Erased::default(), None);
             for part in parts {
                 match part.erase().await {
-                    Ok(Erased { dropped, in_use, pins }) => {
-                        sum.dropped += dropped;
-                        sum.in_use += in_use;
-                        sum.pins += pins;
-                    }
+                    Ok(erased) => sum += erased,
                     Err(error) => failed = failed.or(Some(error)),
                 }
             }
